@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.cricket.model.ball_log import PATIENCE, BallLog
+from tally.cricket.model.ball_log import MAX_GAP_POLLS, BallLog
 from tally.cricket.model.cooldowns import (
     COOLDOWN_SECONDS,
     EventContext,
@@ -17,11 +17,16 @@ from tally.cricket.model.cooldowns import (
     update_cooldowns,
 )
 from tally.cricket.model.display import ball_symbol, build_display
-from tally.cricket.model.display_content import DROPPED, display_content, json_size, sanitize_text
+from tally.cricket.model.display_content import (
+    DROP_STEPS,
+    content_hash,
+    display_content,
+    json_size,
+    sanitize_text,
+)
 from tally.cricket.model.event_texts import event_sentence, event_title
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import MatchFeed, MatchStatus, Side, Toss
-from tally.cricket.model.hashing import content_hash
 from tally.cricket.model.payloads import Alert, max_content_bytes, update_payload
 from tally.cricket.model.pipeline import (
     EVENT_DISPLAY_MS,
@@ -249,7 +254,7 @@ def test_parts_are_dropped_in_the_stated_order() -> None:
         )
     )
     sizes = [json_size(content)]
-    for drop in DROPPED:
+    for drop in DROP_STEPS:
         content = drop(content)
         sizes.append(json_size(content))
     assert sizes == sorted(sizes, reverse=True)
@@ -287,38 +292,38 @@ def take(
         book,
         feed_of(Play().innings(1, words).balls, status, received_at=now),
         now=now,
-        room=ROOM,
+        max_bytes=ROOM,
     )
 
 
 def test_a_poll_without_news_changes_nothing() -> None:
     """Neither what is seen nor its timestamp, however much later it is."""
     first = take(PipelineState(), BallLog(), "1 4", 1_000_000)
-    again = take(first.memory, first.book, "1 4", 9_000_000)
+    again = take(first.state, first.ball_log, "1 4", 9_000_000)
     assert first.has_changed
     assert not again.has_changed
-    assert again.new == ()
+    assert again.new_events == ()
     assert again.contents == first.contents
 
 
 def test_the_timestamp_never_goes_back() -> None:
     """Not even when another instance's clock does."""
     first = take(PipelineState(), BallLog(), "1 4", 1_000_000)
-    second = take(first.memory, first.book, "1 4 1", 500_000)
-    third = take(second.memory, second.book, "1 4 1 1", 500_000)
-    assert [each.memory.timestamp for each in (first, second, third)] == [1000, 1001, 1002]
+    second = take(first.state, first.ball_log, "1 4 1", 500_000)
+    third = take(second.state, second.ball_log, "1 4 1 1", 500_000)
+    assert [each.state.timestamp for each in (first, second, third)] == [1000, 1001, 1002]
 
 
 def test_an_event_stays_until_something_changes_after_its_time() -> None:
     """It is never taken away by a push of its own."""
     first = take(PipelineState(), BallLog(), "1 W", 1_000_000)
     assert first.alert is not None
-    kept = take(first.memory, first.book, "1 W .", 1_000_000 + EVENT_DISPLAY_MS - 1)
+    kept = take(first.state, first.ball_log, "1 W .", 1_000_000 + EVENT_DISPLAY_MS - 1)
     assert kept.contents["neutral"]["keyEvent"]["kind"] == "wicket"
     assert kept.alert is None
-    same = take(kept.memory, kept.book, "1 W .", 1_000_000 + 10 * EVENT_DISPLAY_MS)
+    same = take(kept.state, kept.ball_log, "1 W .", 1_000_000 + 10 * EVENT_DISPLAY_MS)
     assert not same.has_changed
-    gone = take(same.memory, same.book, "1 W . 1", 1_000_000 + 10 * EVENT_DISPLAY_MS)
+    gone = take(same.state, same.ball_log, "1 W . 1", 1_000_000 + 10 * EVENT_DISPLAY_MS)
     assert "keyEvent" not in gone.contents["neutral"]
 
 
@@ -326,9 +331,9 @@ def test_the_end_of_a_match_is_shown_for_good() -> None:
     """And is the last that is told."""
     first = take(PipelineState(), BallLog(), "1 W", 1_000_000, MatchStatus.FINISHED)
     assert first.is_over
-    assert first.new[-1].kind is EventKind.MATCH_END
-    assert first.alert == first.new[-1]
-    again = take(first.memory, first.book, "1 W", 9_000_000, MatchStatus.FINISHED)
+    assert first.new_events[-1].kind is EventKind.MATCH_END
+    assert first.alert == first.new_events[-1]
+    again = take(first.state, first.ball_log, "1 W", 9_000_000, MatchStatus.FINISHED)
     assert again.is_over
     assert not again.has_changed
     assert again.contents["neutral"]["keyEvent"]["kind"] == "match_end"
@@ -337,13 +342,13 @@ def test_the_end_of_a_match_is_shown_for_good() -> None:
 def test_an_answer_out_of_an_old_cache_is_passed_over() -> None:
     """Nothing that people see goes back; what is still so a few polls later was a correction."""
     first = take(PipelineState(), BallLog(), "1 4 6", 1_000_000)
-    old = take(first.memory, first.book, "1 4", 1_002_500)
-    assert (old.has_changed, old.contents, old.new) == (False, {}, ())
-    fresh = take(old.memory, old.book, "1 4 6 1", 1_005_000)
+    old = take(first.state, first.ball_log, "1 4", 1_002_500)
+    assert (old.has_changed, old.contents, old.new_events) == (False, {}, ())
+    fresh = take(old.state, old.ball_log, "1 4 6 1", 1_005_000)
     assert fresh.has_changed
-    memory, book = fresh.memory, fresh.book
-    for _ in range(PATIENCE):
-        memory = take(memory, book, "1 4 6", 1_007_500).memory
+    memory, book = fresh.state, fresh.ball_log
+    for _ in range(MAX_GAP_POLLS):
+        memory = take(memory, book, "1 4 6", 1_007_500).state
     corrected = take(memory, book, "1 4 6", 1_010_000)
     assert corrected.has_changed
     assert corrected.contents["neutral"]["teams"][0]["score"] == "11/0"

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.cricket.model.ball_log import PATIENCE, BallLog, decode, encode, merge_poll
+from tally.cricket.model.ball_log import (
+    MAX_GAP_POLLS,
+    BallLog,
+    decode_ball_log,
+    encode_ball_log,
+    merge_poll,
+)
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus, Wicket, WicketKind
 from tally.cricket.model.history import find_new_events, match_events
@@ -28,7 +34,7 @@ class Listener:
         self.told: list[KeyEvent] = []
 
     def hear(self, feed: MatchFeed, *, is_final: bool = False) -> list[KeyEvent]:
-        self.book = decode(encode(merge_poll(self.book, feed, is_final=is_final)))
+        self.book = decode_ball_log(encode_ball_log(merge_poll(self.book, feed, is_final=is_final)))
         new = find_new_events(match_events(feed, self.book), self.told)
         self.told += new
         return new
@@ -134,9 +140,9 @@ def test_a_ball_that_never_comes_is_given_up() -> None:
     balls = Play().innings(1, "1 . 4 6 .").balls
     listener = Listener()
     poll = msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))
-    heard = [listener.hear(poll) for _ in range(PATIENCE + 2)]
+    heard = [listener.hear(poll) for _ in range(MAX_GAP_POLLS + 2)]
     assert [event.kind for new in heard for event in new] == [EventKind.SIX]
-    assert heard[PATIENCE]
+    assert heard[MAX_GAP_POLLS]
     assert [event.kind for event in listener.hear(feed_of(balls))] == [EventKind.FOUR]
     assert [event.kind for event in match_events(feed_of(balls), listener.book)] == [
         EventKind.FOUR,
@@ -168,7 +174,7 @@ def test_penalty_runs_between_balls_delay_no_more_than_once() -> None:
             feed, innings=(msgspec.structs.replace(card, runs=card.runs + 5),)
         )
 
-    for _ in range(PATIENCE + 1):
+    for _ in range(MAX_GAP_POLLS + 1):
         listener.hear(poll(4))
     assert [event.kind for event in listener.told] == [EventKind.FOUR, EventKind.SIX]
     assert [event.kind for event in listener.hear(poll(7))] == [EventKind.SIX]

@@ -154,7 +154,7 @@ def test_waits_grow_and_are_forgotten() -> None:
         1_800,
         1_800,
     ]
-    assert [start_backoff_ms(starts, is_refused=True) // 1000 for starts in (1, 2)] == [20, 40]
+    assert [start_backoff_ms(starts, is_rejected=True) // 1000 for starts in (1, 2)] == [20, 40]
     for ago, is_due in ((PENDING_BACKOFF_MS - 1, False), (PENDING_BACKOFF_MS, True)):
         assert is_start_due(shown(ActivityStatus.PENDING, starts=1, ago=ago), MOMENT, ()) is is_due
     for ago, is_due in ((REJECTED_BACKOFF_MS - 1, False), (REJECTED_BACKOFF_MS, True)):

@@ -46,11 +46,11 @@ class Replay:
             msgspec.json.decode(told, type=payloads.SportMonksFixture, strict=False), self.now
         )
         taken = process_poll(
-            self.memory, self.book, self.feed, now=self.now, room=3000, is_final=is_final
+            self.memory, self.book, self.feed, now=self.now, max_bytes=3000, is_final=is_final
         )
         # As after a restart: all that is known has been through the store.
-        self.memory = msgspec.json.decode(msgspec.json.encode(taken.memory), type=PipelineState)
-        self.book = msgspec.json.decode(msgspec.json.encode(taken.book), type=BallLog)
+        self.state = msgspec.json.decode(msgspec.json.encode(taken.state), type=PipelineState)
+        self.ball_log = msgspec.json.decode(msgspec.json.encode(taken.ball_log), type=BallLog)
         if taken.has_changed:
             self.timestamps.append(self.memory.timestamp)
 

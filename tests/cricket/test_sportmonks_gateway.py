@@ -72,7 +72,7 @@ async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
         await expect_trouble(scores)
         assert (scores.client.breaker.state, scores.polls) == (BreakerState.OPEN, 5)
         error = await expect_trouble(scores)
-        assert "not called while it is failing" in str(error)
+        assert "circuit breaker is open" in str(error)
         assert scores.polls == 5
         scores.sportmonks.faults.clear()
         await scores.clock.advance(31)
@@ -105,7 +105,7 @@ async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
         assert [feed.match_id for feed in poll.feeds] == ["1", "3"]
         assert {"1", "3"} <= poll.match_ids <= {"1", "2", "3"}
         lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
-        assert "sportmonks_unreadable" in {line["action"] for line in lines}
+        assert "payload_skipped" in {line["action"] for line in lines}
         assert scores.client.breaker.state is BreakerState.CLOSED
 
 
@@ -165,7 +165,7 @@ async def test_a_refused_token_is_not_tried_again(status: int) -> None:
 
 async def test_without_a_token_nothing_is_sent() -> None:
     async with open_scores(bundled_match(), token=None) as scores:
-        with pytest.raises(Unavailable, match="not set up"):
+        with pytest.raises(Unavailable, match="not configured"):
             await scores.sit_out(scores.gateway.live())
         assert scores.polls == 0
 

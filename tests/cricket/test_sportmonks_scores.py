@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.cricket.model.feed import Overs, WicketKind
-from tally.cricket.sportmonks.conversions import MalformedFixture, parse_overs, starts_at
+from tally.cricket.sportmonks.conversions import MalformedFixture, parse_overs, parse_start_time
 from tally.cricket.sportmonks.payloads import SportMonksScore
 from tally.cricket.sportmonks.score_names import DeliveryScore, parse_score
 
@@ -145,9 +145,9 @@ def test_what_is_no_number_of_overs_is_unreadable(number: str) -> None:
     "text", ["2026-11-15T14:00:00.000000Z", "2026-11-15 14:00:00", "2026-11-15T15:00:00+01:00"]
 )
 def test_a_start_is_kept_in_one_form(text: str) -> None:
-    assert starts_at(text) == "2026-11-15T14:00:00Z"
+    assert parse_start_time(text) == "2026-11-15T14:00:00Z"
 
 
 def test_a_start_that_is_none_is_unreadable() -> None:
     with pytest.raises(MalformedFixture):
-        starts_at("tomorrow")
+        parse_start_time("tomorrow")

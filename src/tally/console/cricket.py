@@ -10,7 +10,7 @@ from tally.console.context import ConsoleContext
 from tally.console.iphone import Iphone
 from tally.console.matches import show_match_list
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
-from tally.cricket.model import ball_log
+from tally.cricket.model.ball_log import decode_ball_log
 from tally.cricket.model.display import ball_symbol
 from tally.cricket.model.event_texts import event_sentence, event_title
 from tally.cricket.model.events import KeyEvent
@@ -130,7 +130,9 @@ class _MatchPage:
         self._score.show(teams, lambda: _score(teams))
         self._line.set_text(display["lines"].get("expanded") or display["lines"]["lockScreen"])
         balls = (
-            ball_log.decode(state.processing.content).told if state.processing is not None else ()
+            decode_ball_log(state.processing.content).released_balls
+            if state.processing is not None
+            else ()
         )
         last = balls[-MAX_BALLS:]
         self._balls.show(last, lambda: _badges(last))

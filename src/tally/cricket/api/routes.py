@@ -90,8 +90,8 @@ def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
             handlers.list_matches,
             "List matches",
             description=(
-                "Filters by league (code or id), range of start times and status. The defaults are all"
-                " active leagues, and live and upcoming matches."
+                "Filters by league (code or id), range of start times and status. The defaults are"
+                " all active leagues, and live and upcoming matches."
             ),
             query=matches.MatchQuery,
             response=matches.MatchPage,
@@ -338,9 +338,7 @@ def _follows(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/user/follow/{match_id}",
             handlers.unfollow,
             "Unfollow a match",
-            description=(
-                "Ends the match's Live Activities on all devices of the user. The request is idempotent."
-            ),
+            description="Ends the match's Live Activities on all devices of the user. Idempotent.",
             status=204,
             **_user_endpoint(_MATCH_NOT_FOUND),
         ),

@@ -1,1 +1,1 @@
-"""What cricket is to this backend: frozen data and pure rules, with no input or output and no clock."""
+"""The cricket domain: frozen data and pure rules, without I/O and without a clock."""

@@ -1,10 +1,10 @@
-"""The balls of a match as far as they are known, and how far they may be told of.
+"""The known balls of a match, released for event detection in order and without gaps.
 
-A poll may lack a ball that the next one has, bring one twice, or correct one. The book takes in
-what each poll brings, by ball id, and releases balls in order: where one is missing (the numbers of
-an over jump, or balls and scores do not add up), those after it wait for it, for a few polls. What
-never comes is given up, and what comes later still is taken in as a correction. A ball that the
-service has withdrawn is dropped as soon as its balls add up to its scores without it.
+A poll may miss a ball that the next poll contains, repeat one or correct one. The ball log merges
+each poll by ball id and releases balls in order. A gap (ball numbers jump, or balls and scores do
+not add up) holds back the balls after it for a few polls. After that the gap is ignored, and a late
+ball counts as a correction. A ball that the score service has withdrawn is dropped as soon as the
+remaining balls add up to the scores.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +15,14 @@ import msgspec
 from tally.cricket.model.feed import Ball, InningsFeed, MatchFeed, Overs
 from tally.cricket.model.laws import BALLS_PER_OVER
 
-# Polls in which the same thing may be missing before it is given up.
-PATIENCE: Final = 3
+# The number of polls for which a gap holds back later balls.
+MAX_GAP_POLLS: Final = 3
+# The prefix of gaps that stay ignored, because no ball explains them.
+EXTRAS_GAP: Final = "extra"
 
 
 class Totals(NamedTuple):
-    """What balls add up to, or scores say."""
+    """Overs, runs and wickets of an innings."""
 
     overs: Overs
     runs: int
@@ -28,10 +30,10 @@ class Totals(NamedTuple):
 
 
 class BallLog(msgspec.Struct, frozen=True):
-    """The balls of a match in order of their ids; those up to `released` are told of.
+    """The balls of a match in order of ids; those with ids up to `released` are released.
 
-    `missing` names what the balls after it wait for, `polls` how often it was missing, and
-    `given_up` what is not waited for.
+    `missing` names the gap that holds back balls, `polls` counts the polls with that gap, and
+    `given_up` names the ignored gaps.
     """
 
     balls: tuple[Ball, ...] = ()
@@ -41,47 +43,43 @@ class BallLog(msgspec.Struct, frozen=True):
     given_up: frozenset[str] = frozenset()
 
     @property
-    def told(self) -> tuple[Ball, ...]:
-        """The balls that are released."""
+    def released_balls(self) -> tuple[Ball, ...]:
         return tuple(ball for ball in self.balls if ball.id <= self.released)
 
     def is_settled(self, innings: InningsFeed) -> bool:
-        """Balls and scores of the innings agree, or nothing more is expected of its balls."""
-        mine = [ball for ball in self.balls if ball.innings == innings.number]
-        if mine and mine[-1].id > self.released:
+        """Whether all balls of an innings are released and its gaps are closed or ignored."""
+        balls = [ball for ball in self.balls if ball.innings == innings.number]
+        if balls and balls[-1].id > self.released:
             return False
-        want = _wanted(innings, mine)
-        return want is None or want in self.given_up
+        gap = _score_gap(innings, balls)
+        return gap is None or gap in self.given_up
 
 
-def merge_poll(book: BallLog, feed: MatchFeed, *, is_final: bool = False) -> BallLog:
-    """The book after one more poll.
+def merge_poll(log: BallLog, feed: MatchFeed, *, is_final: bool = False) -> BallLog:
+    """Merge the balls of a poll and release what can be released.
 
-    With `is_final` nothing is waited for: there will be no other poll.
+    With `is_final` gaps hold nothing back, because there is no later poll.
     """
     if feed.balls is None:
-        return book
-    return _released(
-        msgspec.structs.replace(book, balls=_merged(book.balls, feed)),
-        feed.innings,
-        is_final=is_final,
-    )
+        return log
+    merged = msgspec.structs.replace(log, balls=_merge(log.balls, feed))
+    return _release(merged, feed.innings, is_final=is_final)
 
 
-def encode(book: BallLog) -> str:
-    """As JSON text, for the store."""
-    return msgspec.json.encode(book).decode()
+def encode_ball_log(log: BallLog) -> str:
+    """Encode the log as JSON for the store."""
+    return msgspec.json.encode(log).decode()
 
 
-def decode(text: str) -> BallLog:
+def decode_ball_log(text: str) -> BallLog:
     return msgspec.json.decode(text, type=BallLog)
 
 
 def innings_totals(balls: Iterable[Ball]) -> dict[int, Totals]:
-    """By innings: what these balls, in order, add up to."""
-    found: dict[int, list[int]] = {}
+    """Add up the balls of each innings."""
+    sums_by_innings: dict[int, list[int]] = {}
     for ball in balls:
-        sums = found.setdefault(ball.innings, [ball.over, 0, 0, 0])
+        sums = sums_by_innings.setdefault(ball.innings, [ball.over, 0, 0, 0])
         if ball.over != sums[0]:
             sums[0], sums[1] = ball.over, 0
         sums[1] += ball.is_legal
@@ -89,7 +87,7 @@ def innings_totals(balls: Iterable[Ball]) -> dict[int, Totals]:
         sums[3] += ball.wicket is not None and ball.wicket.counts
     return {
         number: Totals(_overs(over, legal), runs, wickets)
-        for number, (over, legal, runs, wickets) in found.items()
+        for number, (over, legal, runs, wickets) in sums_by_innings.items()
     }
 
 
@@ -97,114 +95,116 @@ def _overs(over: int, legal: int) -> Overs:
     return Overs(over + 1, 0) if legal >= BALLS_PER_OVER else Overs(over, legal)
 
 
-def _merged(known: tuple[Ball, ...], feed: MatchFeed) -> tuple[Ball, ...]:
-    brought = {ball.id: ball for ball in feed.balls or ()}
-    in_order = tuple(brought[identity] for identity in sorted(brought))
+def _merge(known: tuple[Ball, ...], feed: MatchFeed) -> tuple[Ball, ...]:
+    received = {ball.id: ball for ball in feed.balls or ()}
+    in_order = tuple(received[ball_id] for ball_id in sorted(received))
     if in_order and _adds_up(in_order, feed.innings):
         return in_order
     merged = {ball.id: ball for ball in known}
-    for identity, ball in brought.items():
-        before = merged.get(identity)
-        # A poll that was answered from an older cache must not undo a correction.
-        if before is None or not ball.updated_at or ball.updated_at >= before.updated_at:
-            merged[identity] = ball
-    return tuple(merged[identity] for identity in sorted(merged))
+    for ball_id, ball in received.items():
+        previous = merged.get(ball_id)
+        # A response from an older cache of the service must not undo a correction.
+        if previous is None or not ball.updated_at or ball.updated_at >= previous.updated_at:
+            merged[ball_id] = ball
+    return tuple(merged[ball_id] for ball_id in sorted(merged))
 
 
 def _adds_up(balls: Sequence[Ball], innings: Sequence[InningsFeed]) -> bool:
     totals = innings_totals(balls)
     scores = {
-        each.number: Totals(each.overs, each.runs, each.wickets)
-        for each in innings
-        if each.overs > (0, 0) or each.runs
+        score.number: Totals(score.overs, score.runs, score.wickets)
+        for score in innings
+        if score.overs > (0, 0) or score.runs
     }
-    return totals == scores and not any(_jumps(*pair) for pair in _pairs(balls))
+    return totals == scores and not any(_is_gap(*pair) for pair in _pairs(balls))
 
 
 def _pairs(balls: Sequence[Ball]) -> Iterator[tuple[Ball | None, Ball]]:
-    """Each ball with the one before it in its innings."""
-    before: Ball | None = None
+    """Yield each delivery with the previous one of its innings."""
+    previous: Ball | None = None
     for ball in balls:
         if ball.is_delivery:
-            yield (before if before is not None and before.innings == ball.innings else None), ball
-            before = ball
+            is_same_innings = previous is not None and previous.innings == ball.innings
+            yield (previous if is_same_innings else None), ball
+            previous = ball
 
 
-def _released(book: BallLog, innings: Sequence[InningsFeed], *, is_final: bool) -> BallLog:
-    wants = list(_wants(book, innings))
-    # Extras that no ball has (penalty runs between overs) stay missing; the rest matters only while
-    # it is missing.
+def _release(log: BallLog, innings: Sequence[InningsFeed], *, is_final: bool) -> BallLog:
+    gaps = list(_gaps(log, innings))
+    # Extras without a ball (penalty runs between overs) stay ignored; other gaps only while they
+    # exist.
     given_up = {
-        want
-        for want in book.given_up
-        if want.startswith("extra") or any(want == each for _, each in wants)
+        ignored
+        for ignored in log.given_up
+        if ignored.startswith(EXTRAS_GAP) or any(ignored == gap for _, gap in gaps)
     }
-    held_from, missing, polls = _beyond(book), "", 0
-    for waits_from, want in wants:
-        if want in given_up:
+    first_held, missing, polls = _next_id(log), "", 0
+    for first_after_gap, gap in gaps:
+        if gap in given_up:
             continue
-        polls = book.polls + 1 if want == book.missing else 1
-        if not is_final and polls <= PATIENCE:
-            held_from, missing = waits_from, want
+        polls = log.polls + 1 if gap == log.missing else 1
+        if not is_final and polls <= MAX_GAP_POLLS:
+            first_held, missing = first_after_gap, gap
             break
-        given_up.add(want)
-    released = max((ball.id for ball in book.balls if ball.id < held_from), default=0)
+        given_up.add(gap)
+    released = max((ball.id for ball in log.balls if ball.id < first_held), default=0)
     return BallLog(
-        book.balls,
-        max(book.released, released),
+        log.balls,
+        max(log.released, released),
         missing,
         polls if missing else 0,
         frozenset(given_up),
     )
 
 
-def _beyond(book: BallLog) -> int:
-    """An id after the last ball."""
-    return book.balls[-1].id + 1 if book.balls else 1
+def _next_id(log: BallLog) -> int:
+    """Return an id greater than that of the last ball."""
+    return log.balls[-1].id + 1 if log.balls else 1
 
 
-def _wants(book: BallLog, innings: Sequence[InningsFeed]) -> Iterator[tuple[int, str]]:
-    """What is missing, in order of play: the id of the first ball that waits for it (beyond all if none does), and its name."""
-    scores = {each.number: each for each in innings}
-    for number in sorted({*scores, *(ball.innings for ball in book.balls)}):
-        mine = [ball for ball in book.balls if ball.innings == number]
-        yield from _gaps(mine, book.released)
+def _gaps(log: BallLog, innings: Sequence[InningsFeed]) -> Iterator[tuple[int, str]]:
+    """Yield the gaps in order of play: the id of the first ball after the gap, and its name."""
+    scores = {score.number: score for score in innings}
+    for number in sorted({*scores, *(ball.innings for ball in log.balls)}):
+        balls = [ball for ball in log.balls if ball.innings == number]
+        yield from _number_gaps(balls, log.released)
         score = scores.get(number)
-        want = _wanted(score, mine) if score is not None else None
-        if want is None:
+        gap = _score_gap(score, balls) if score is not None else None
+        if gap is None:
             continue
-        later = next((ball.id for ball in book.balls if ball.innings > number), _beyond(book))
-        waiting = next((ball.id for ball in mine if ball.id > book.released), later)
-        # With all overs there and something still missing, it may be an extra anywhere among the
-        # new balls.
-        yield waiting if want.startswith("extra") else later, want
+        later = next((ball.id for ball in log.balls if ball.innings > number), _next_id(log))
+        first_unreleased = next((ball.id for ball in balls if ball.id > log.released), later)
+        # All overs are complete, so the missing extra may be anywhere among the new balls.
+        yield first_unreleased if gap.startswith(EXTRAS_GAP) else later, gap
 
 
-def _gaps(mine: Sequence[Ball], released: int) -> Iterator[tuple[int, str]]:
-    for before, ball in _pairs(mine):
-        if ball.id > released and _jumps(before, ball):
+def _number_gaps(balls: Sequence[Ball], released: int) -> Iterator[tuple[int, str]]:
+    for previous, ball in _pairs(balls):
+        if ball.id > released and _is_gap(previous, ball):
             yield ball.id, f"before {ball.id}"
 
 
-def _jumps(before: Ball | None, ball: Ball) -> bool:
-    """Whether the numbers miss a ball between the two; umpires miscount, so there need not have been one."""
-    if before is None:
+def _is_gap(previous: Ball | None, ball: Ball) -> bool:
+    """Whether the ball numbers jump. Umpires miscount, so there need not be a missing ball."""
+    if previous is None:
         return (ball.over, ball.number) > (0, 1)
-    if ball.over == before.over:
-        return ball.number > before.number + before.is_legal
-    is_complete = before.is_legal and before.number >= BALLS_PER_OVER
-    return not is_complete or ball.over > before.over + 1 or ball.number > 1
+    if ball.over == previous.over:
+        return ball.number > previous.number + previous.is_legal
+    is_complete = previous.is_legal and previous.number >= BALLS_PER_OVER
+    return not is_complete or ball.over > previous.over + 1 or ball.number > 1
 
 
-def _wanted(score: InningsFeed, mine: Sequence[Ball]) -> str | None:
-    """What the balls of an innings lack to add up to its scores: None if nothing."""
-    has = innings_totals(mine).get(score.number, Totals(Overs(0, 0), 0, 0))
-    says = Totals(score.overs, score.runs, score.wickets)
-    if has == says:
+def _score_gap(score: InningsFeed, balls: Sequence[Ball]) -> str | None:
+    """Name the difference between the balls and the score of an innings; None if they agree."""
+    counted = innings_totals(balls).get(score.number, Totals(Overs(0, 0), 0, 0))
+    reported = Totals(score.overs, score.runs, score.wickets)
+    if counted == reported:
         return None
-    if has.overs == says.overs:
-        if has.runs >= says.runs and has.wickets >= says.wickets:
-            return f"scores {score.number} {mine[-1].id}" if mine else None
-        return f"extra {score.number} {says.runs - has.runs} {says.wickets - has.wickets}"
-    last = mine[-1].id if mine else 0
-    return f"{'balls' if has.overs < says.overs else 'scores'} {score.number} {last}"
+    if counted.overs == reported.overs:
+        if counted.runs >= reported.runs and counted.wickets >= reported.wickets:
+            return f"scores {score.number} {balls[-1].id}" if balls else None
+        runs, wickets = reported.runs - counted.runs, reported.wickets - counted.wickets
+        return f"{EXTRAS_GAP} {score.number} {runs} {wickets}"
+    last = balls[-1].id if balls else 0
+    side = "balls" if counted.overs < reported.overs else "scores"
+    return f"{side} {score.number} {last}"

@@ -1,9 +1,8 @@
-"""Which one event of a poll is shown: not one that is stale, not one that was shown a moment ago, and then the highest in rank.
+"""Selects the event to display: not stale, not in cooldown, highest rank.
 
-All events are recorded; this is about the one line of a Lock Screen. Staleness looks at what came
-after: a fifty is old news when the hundred is there, and a four when an over has been bowled since.
-Cooldowns look at what was shown: a batter's second four within a minute is not shown again, and
-nothing is shown twice for the same player or over.
+All events are recorded, but a Lock Screen has one line for an event. An event is stale if later
+play makes it irrelevant: a fifty after the hundred, or a four after another over. A cooldown keeps
+an event from being displayed again for the same player, over or innings.
 """
 
 from bisect import bisect_right
@@ -16,7 +15,6 @@ from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import Ball, InningsFeed
 from tally.cricket.model.laws import balls_in
 
-# Seconds in which the same is not shown again, for the same player, over or innings.
 COOLDOWN_SECONDS: Final[Mapping[EventKind, int]] = MappingProxyType(
     {
         EventKind.MATCH_END: 86_400,
@@ -36,11 +34,11 @@ COOLDOWN_SECONDS: Final[Mapping[EventKind, int]] = MappingProxyType(
         EventKind.NEW_BATTER: 86_400,
     }
 )
-# Deliveries after which an event is old news, for those that alert and for the quiet ones.
-OLD_ALERT: Final = 12
-OLD_QUIET: Final = 6
-# What a batter has reached, and by what it is overtaken.
-_OVERTAKEN: Final[Mapping[EventKind, frozenset[EventKind]]] = MappingProxyType(
+# The number of later deliveries after which an event is stale.
+STALE_ALERT_DELIVERIES: Final = 12
+STALE_QUIET_DELIVERIES: Final = 6
+# Events of a batter, with the later events that make them stale.
+_SUPERSEDED_BY: Final[Mapping[EventKind, frozenset[EventKind]]] = MappingProxyType(
     {
         EventKind.FIFTY: frozenset({EventKind.NINETIES, EventKind.HUNDRED}),
         EventKind.NINETIES: frozenset({EventKind.HUNDRED, EventKind.WICKET}),
@@ -54,40 +52,38 @@ _OVERTAKEN: Final[Mapping[EventKind, frozenset[EventKind]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class EventContext:
-    """What surrounds the new events: all events and balls so far, the innings played now, and whether the match is new."""
+    """All events and balls so far and the current innings; `is_first_poll` marks a new match."""
 
     events: Sequence[KeyEvent]
     balls: Sequence[Ball] = ()
     innings: InningsFeed | None = None
-    is_first_sight: bool = False
+    is_first_poll: bool = False
 
 
 def cooldown_key(event: KeyEvent) -> str:
-    """What must cool down: the kind, for a player, an over or an innings.
-
-    One more wicket or six in a row is another.
-    """
+    """Return the key of an event's cooldown: its kind, innings and subject."""
     return f"{event.kind}:{event.innings}:{event.subject}"
 
 
-def is_stale(event: KeyEvent, scene: EventContext) -> bool:
-    """Whether what came later makes `event` old news."""
+def is_stale(event: KeyEvent, context: EventContext) -> bool:
+    """Whether later play makes the event irrelevant."""
     if event.kind is EventKind.MATCH_END:
         return False
-    if any(other.kind is EventKind.MATCH_END for other in scene.events):
+    if any(other.kind is EventKind.MATCH_END for other in context.events):
         return True
-    is_past = scene.innings is not None and event.innings < scene.innings.number
+    innings = context.innings
+    is_past = innings is not None and event.innings < innings.number
     if event.kind is EventKind.INNINGS_END:
-        return is_past and scene.innings is not None and balls_in(scene.innings.overs) >= OLD_ALERT
-    if is_past or (scene.is_first_sight and not event.ball_id):
+        return is_past and innings is not None and balls_in(innings.overs) >= STALE_ALERT_DELIVERIES
+    if is_past or (context.is_first_poll and not event.ball_id):
         return True
-    return _is_overtaken(event, scene.events) or _is_old(event, scene.balls)
+    return _is_superseded(event, context.events) or _is_old(event, context.balls)
 
 
-def _is_overtaken(event: KeyEvent, events: Sequence[KeyEvent]) -> bool:
-    overtaking = _OVERTAKEN.get(event.kind, frozenset())
+def _is_superseded(event: KeyEvent, events: Sequence[KeyEvent]) -> bool:
+    superseding = _SUPERSEDED_BY.get(event.kind, frozenset())
     return any(
-        other.kind in overtaking
+        other.kind in superseding
         and other.innings == event.innings
         and other.subject == event.subject
         for other in events
@@ -97,30 +93,30 @@ def _is_overtaken(event: KeyEvent, events: Sequence[KeyEvent]) -> bool:
 def _is_old(event: KeyEvent, balls: Sequence[Ball]) -> bool:
     if not event.ball_id:
         return False
-    since = len(balls) - bisect_right(balls, event.ball_id, key=lambda ball: ball.id)
-    return since >= (OLD_ALERT if event.kind.is_alert else OLD_QUIET)
+    later = len(balls) - bisect_right(balls, event.ball_id, key=lambda ball: ball.id)
+    return later >= (STALE_ALERT_DELIVERIES if event.kind.is_alert else STALE_QUIET_DELIVERIES)
 
 
 def select_event(
-    new: Sequence[KeyEvent], scene: EventContext, cooldowns: Mapping[str, int], now: int
+    new: Sequence[KeyEvent], context: EventContext, cooldowns: Mapping[str, int], now: int
 ) -> KeyEvent | None:
-    """The event to show, if there is one; `now` in milliseconds.
+    """Return the new event to display; of two with the same rank, the later one.
 
-    Of two of a kind, the later one.
+    `now` is in milliseconds.
     """
-    fit = [
+    eligible = [
         event
         for event in new
-        if not is_stale(event, scene) and cooldowns.get(cooldown_key(event), 0) <= now
+        if not is_stale(event, context) and cooldowns.get(cooldown_key(event), 0) <= now
     ]
-    return min(reversed(fit), key=lambda event: event.kind.rank, default=None)
+    return min(reversed(eligible), key=lambda event: event.kind.rank, default=None)
 
 
 def update_cooldowns(
-    cooldowns: Mapping[str, int], shown: KeyEvent | None, now: int
+    cooldowns: Mapping[str, int], displayed: KeyEvent | None, now: int
 ) -> dict[str, int]:
-    """The cooldowns from now on: what is over is forgotten, and what is shown must cool down."""
-    left = {key: until for key, until in cooldowns.items() if until > now}
-    if shown is not None:
-        left[cooldown_key(shown)] = now + COOLDOWN_SECONDS[shown.kind] * 1000
-    return left
+    """Drop expired cooldowns and start that of the displayed event."""
+    active = {key: until for key, until in cooldowns.items() if until > now}
+    if displayed is not None:
+        active[cooldown_key(displayed)] = now + COOLDOWN_SECONDS[displayed.kind] * 1000
+    return active

@@ -1,9 +1,8 @@
-"""What a person sees of a match: one display state for each view, built once however many people look.
+"""Builds display states: what a Lock Screen or page displays of a match, one state per view.
 
-`build` reads what a poll said, the event that is shown now, and whose view it is. The neutral view
-names the sides in the order of the fixture. From a side's view (its team id) that side stands
-first, the line of what is needed speaks of it ("need" or "must defend"), and the event says whether
-it is good for it. Everything else is the same in all views.
+The neutral view lists the teams in the order of the fixture. A team's view lists that team first,
+phrases the chase for it ("need" or "must defend") and says whether the event is good or bad for it.
+Everything else is the same in all views.
 """
 
 from collections.abc import Sequence
@@ -30,11 +29,11 @@ MAX_DISPLAYED_BALLS: Final = 12
 
 
 class DisplayPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A part of what is shown; what is empty is left out."""
+    """A part of a display state; empty fields are omitted."""
 
 
 class TeamDisplay(DisplayPart, frozen=True):
-    """A side: `score` is empty until it has batted, and has both innings of a match of two (`"401 & 102/3"`)."""
+    """A team. `score` is empty until it has batted and joins two innings as `"401 & 102/3"`."""
 
     id: str
     name: str
@@ -58,7 +57,7 @@ class BowlerDisplay(DisplayPart, frozen=True):
 
 
 class EventDisplay(DisplayPart, frozen=True):
-    """What has just happened; `mood` is for, against or neutral."""
+    """The displayed event; `mood` is "for", "against" or "neutral"."""
 
     kind: str
     title: str
@@ -67,7 +66,7 @@ class EventDisplay(DisplayPart, frozen=True):
 
 
 class DisplayLines(DisplayPart, frozen=True):
-    """One line for each presentation of a Live Activity."""
+    """One line per presentation of a Live Activity."""
 
     lock_screen: str
     compact_leading: str
@@ -77,10 +76,10 @@ class DisplayLines(DisplayPart, frozen=True):
 
 
 class DisplayState(DisplayPart, frozen=True):
-    """The state.
+    """The display state of a match for one view, with one field per displayed value.
 
-    `timestamp`, epoch seconds, never goes back within a match; `is_stale` says that the scores may
-    be old.
+    `timestamp`, in epoch seconds, never decreases within a match. `is_stale` marks scores that may
+    be outdated.
     """
 
     match_id: str
@@ -113,7 +112,7 @@ def build_display(
     balls: Sequence[Ball] = (),
     is_stale: bool = False,
 ) -> DisplayState:
-    """The display state of a match as one side, or nobody in particular, sees it."""
+    """Build the display state of a match for a team's view or the neutral one."""
     current = current_innings(feed.innings)
     sides = (
         sorted(feed.teams, key=lambda side: side.team_id != view)
@@ -150,7 +149,7 @@ def build_display(
 
 
 def ball_symbol(ball: Ball) -> str:
-    """A ball as scorers write it: W, 4, 6, 1, ., 2wd, nb, 1b, 4lb."""
+    """Return the notation of scorers: W, 4, 6, 1, ., 2wd, nb, 1b, 4lb."""
     if ball.wicket is not None and ball.wicket.counts:
         return "W"
     if ball.wides:
@@ -167,7 +166,7 @@ def score_text(innings: InningsFeed) -> str:
 
 
 def short_name(side: Side) -> str:
-    """Its code, or where it has none the initials of its name."""
+    """Return the code of a team, or the initials of its name."""
     if side.code:
         return side.code
     words = side.name.split()
@@ -177,11 +176,11 @@ def short_name(side: Side) -> str:
 def _team(feed: MatchFeed, side: Side, current: InningsFeed | None) -> TeamDisplay:
     in_super_over = current is not None and current.is_super_over
     batted = [
-        each
-        for each in feed.innings
-        if each.team_id == side.team_id and each.is_super_over == in_super_over
+        innings
+        for innings in feed.innings
+        if innings.team_id == side.team_id and innings.is_super_over == in_super_over
     ]
-    score = " & ".join(score_text(each) for each in batted)
+    score = " & ".join(score_text(innings) for innings in batted)
     overs = str(batted[-1].overs) if batted else ""
     is_batting = current is not None and current.team_id == side.team_id and feed.status.is_running
     return TeamDisplay(side.team_id, side.name, short_name(side), score, overs, is_batting)
@@ -200,16 +199,16 @@ def _batters(innings: InningsFeed, balls: Sequence[Ball]) -> tuple[BatterDisplay
 
 
 def _on_strike(last: Ball) -> str | None:
-    """Who faces next: after odd runs the batters have crossed, and after the sixth ball the other end bowls."""
+    """Return who faces the next ball: odd runs and the end of an over swap the batters."""
     if last.wicket is not None:
         return None
-    ran = last.runs_bat + last.byes + last.leg_byes + max(0, last.wides - 1)
+    runs_run = last.runs_bat + last.byes + last.leg_byes + max(0, last.wides - 1)
     is_end_of_over = last.is_legal and last.number >= 6
-    return last.striker_id if (ran % 2 == 0) != is_end_of_over else last.non_striker_id
+    return last.striker_id if (runs_run % 2 == 0) != is_end_of_over else last.non_striker_id
 
 
 def _bowler(innings: InningsFeed) -> BowlerDisplay | None:
-    line: BowlerLine | None = next((each for each in innings.bowlers if each.is_bowling), None)
+    line: BowlerLine | None = next((line for line in innings.bowlers if line.is_bowling), None)
     return (
         None
         if line is None
@@ -220,17 +219,21 @@ def _bowler(innings: InningsFeed) -> BowlerDisplay | None:
 def _required_rate(feed: MatchFeed, innings: InningsFeed | None, target: int | None) -> str:
     if innings is None or target is None or feed.status.is_over:
         return ""
-    left = balls_left(feed, innings)
-    return run_rate(max(0, target - innings.runs), left) if left else ""
+    remaining = balls_left(feed, innings)
+    return run_rate(max(0, target - innings.runs), remaining) if remaining else ""
 
 
 def _need(feed: MatchFeed, innings: InningsFeed | None, view: str) -> str:
-    """What the chase needs, as the view speaks of it."""
+    """Describe what the chasing team needs, phrased for the view."""
     target = chase_target(feed, innings) if innings is not None else None
     if innings is None or target is None or feed.status.is_over or innings.runs >= target:
         return ""
-    left = balls_left(feed, innings)
-    runs = f"{target - innings.runs} off {left}" if left is not None else f"{target - innings.runs}"
+    remaining = balls_left(feed, innings)
+    runs = (
+        f"{target - innings.runs} off {remaining}"
+        if remaining is not None
+        else f"{target - innings.runs}"
+    )
     side = feed.side(innings.team_id)
     if view in {NEUTRAL, innings.team_id} or side is None:
         return f"{short_name(side)} need {runs}" if side is not None else f"need {runs}"
@@ -249,28 +252,33 @@ def _lines(
     need: str,
     event: KeyEvent | None,
 ) -> DisplayLines:
-    at_bat = next(
+    batting = next(
         (team for team in teams if current is not None and team.id == current.team_id), None
     )
     score = (
-        f"{at_bat.code} {score_text(current)}"
-        if at_bat is not None and current is not None
+        f"{batting.code} {score_text(current)}"
+        if batting is not None and current is not None
         else "v"
     )
     overs = str(current.overs) if current is not None else ""
-    both = ", ".join(f"{team.code} {team.score}" for team in teams if team.score) or " v ".join(
+    scores = ", ".join(f"{team.code} {team.score}" for team in teams if team.score) or " v ".join(
         team.code for team in teams
     )
     if feed.status.is_over:
-        said = result_text(feed)
+        message = result_text(feed)
     elif event is not None:
-        said = f"{event_title(event)} {event_sentence(event)}"
+        message = f"{event_title(event)} {event_sentence(event)}"
     else:
-        said = need or _standing(feed)
-    lock_screen = f"{both} · {said}" if said else both
+        message = need or _status_message(feed)
+    lock_screen = f"{scores} · {message}" if message else scores
     expanded = " · ".join(
         part
-        for part in (both, f"{overs} ov" if overs else "", said, need if need != said else "")
+        for part in (
+            scores,
+            f"{overs} ov" if overs else "",
+            message,
+            need if need != message else "",
+        )
         if part
     )
     return DisplayLines(
@@ -282,9 +290,9 @@ def _lines(
     )
 
 
-def _standing(feed: MatchFeed) -> str:
+def _status_message(feed: MatchFeed) -> str:
     if feed.toss is not None and not feed.innings:
         side = feed.side(feed.toss.team_id)
-        chose = "bat" if feed.toss.elected == "batting" else "bowl"
-        return f"{side.name} won the toss and chose to {chose}" if side is not None else ""
+        choice = "bat" if feed.toss.elected == "batting" else "bowl"
+        return f"{side.name} won the toss and chose to {choice}" if side is not None else ""
     return feed.status_text if feed.status is not MatchStatus.IN_PLAY else ""

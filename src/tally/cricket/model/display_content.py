@@ -1,18 +1,27 @@
-"""A display state as JSON that fits where it must go, and never a broken one.
+"""Encodes a display state as JSON content that fits a push payload.
 
-Names and texts come from outside. `content_of` first makes them harmless: no lone surrogates, no
-control characters, none longer than any person would read. Then, while the JSON has more bytes than
-there is room, parts are left out, the least missed first:
+Names and texts come from external services. `display_content` first sanitizes them: no lone
+surrogates, no control characters, at most 160 characters. While the JSON exceeds the limit, it then
+drops parts, the least important first:
 
-1. the expanded line, 2. the status in words, 3. balls beyond the last six, 4. the event's sentence, 5. the bowler, 6. the rates
-and the target, 7. the balls, 8. the batters, 9. what is needed, 10. the result, 11. the names of
-the sides, whose codes stay,
-12. the event;
+1. the expanded line
+2. the status text
+3. balls before the last six
+4. the text of the event
+5. the bowler
+6. run rates and target
+7. the balls
+8. the batters
+9. the runs needed
+10. the result
+11. the team names (the codes stay)
+12. the event
 
-and if that is not enough, texts are cut shorter and shorter. What is left in the end is who plays,
-the scores, and the time.
+If that is not enough, it truncates texts step by step. What remains is the teams, the scores and
+the timestamp.
 """
 
+import hashlib
 import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -21,88 +30,95 @@ import msgspec
 
 from tally.cricket.model.display import DisplayState
 
-MAX_CHARACTERS: Final = 160
+MAX_TEXT_LENGTH: Final = 160
 _ELLIPSIS: Final = "…"
-# Never the last character of a text that was cut: they change or join the one before.
+# A truncated text must not end with these: they modify or join the previous character.
 _JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f")
-_SHORTER: Final = (80, 40, 24, 12, 6, 3)
+_TRUNCATED_LENGTHS: Final = (80, 40, 24, 12, 6, 3)
+# The hash ignores these fields, because they are not visible.
+_INVISIBLE_FIELDS: Final = frozenset({"timestamp"})
+# Ids and enumerated values are never truncated.
+_EXACT_FIELDS: Final = frozenset({"matchId", "view", "id", "status", "kind", "mood"})
 
 Content: TypeAlias = dict[str, Any]
 
 
-def display_content(state: DisplayState, room: int) -> Content:
-    """The state as it goes to devices, in at most `room` bytes of JSON; with less than 400 there may be nothing to leave out."""
-    return truncate_content(_harmless(msgspec.to_builtins(state), MAX_CHARACTERS), room)
+def display_content(state: DisplayState, max_bytes: int) -> Content:
+    """Return the sanitized state in at most `max_bytes` bytes of JSON.
+
+    A state that has nothing left to drop may exceed a limit below 400 bytes.
+    """
+    return truncate_content(_sanitize(msgspec.to_builtins(state), MAX_TEXT_LENGTH), max_bytes)
 
 
-def truncate_content(content: Content, room: int) -> Content:
-    """What is harmless already, with as much left out as it takes."""
-    for drop in DROPPED:
-        if json_size(content) <= room:
+def truncate_content(content: Content, max_bytes: int) -> Content:
+    """Drop parts of sanitized content until it fits."""
+    for drop in DROP_STEPS:
+        if json_size(content) <= max_bytes:
             return content
         content = drop(content)
-    for most in _SHORTER:
-        if json_size(content) <= room:
+    for max_length in _TRUNCATED_LENGTHS:
+        if json_size(content) <= max_bytes:
             break
-        content = _harmless(content, most)
+        content = _sanitize(content, max_length)
     return content
 
 
 def json_size(content: Mapping[str, Any]) -> int:
-    """Bytes as JSON."""
+    """Return the number of bytes of the JSON encoding."""
     return len(msgspec.json.encode(content))
 
 
-def sanitize_text(text: str, most: int = MAX_CHARACTERS) -> str:
-    """The text as it can be shown anywhere, and no longer than `most` characters."""
+def content_hash(content: Mapping[str, Any]) -> str:
+    """Hash the visible content; equal hashes need no second push."""
+    visible = {name: value for name, value in content.items() if name not in _INVISIBLE_FIELDS}
+    return hashlib.sha256(msgspec.json.encode(visible, order="sorted")).hexdigest()[:32]
+
+
+def sanitize_text(text: str, max_length: int = MAX_TEXT_LENGTH) -> str:
+    """Return printable text of at most `max_length` characters."""
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = "".join(
         character if character.isprintable() or character in _JOINERS else " " for character in text
     )
     text = " ".join(text.split())
-    return text if len(text) <= most else truncate_text(text, most)
+    return text if len(text) <= max_length else truncate_text(text, max_length)
 
 
-def truncate_text(text: str, most: int) -> str:
-    """The beginning of the text, ending in an ellipsis, without half a character at the end."""
-    kept = text[: most - 1]
-    while kept and (
-        kept[-1] in _JOINERS
-        or (text[len(kept)] in _JOINERS or unicodedata.combining(text[len(kept)]))
+def truncate_text(text: str, max_length: int) -> str:
+    """Return the start of the text with an ellipsis; never split a grapheme at the end."""
+    start = text[: max_length - 1]
+    while start and (
+        start[-1] in _JOINERS
+        or (text[len(start)] in _JOINERS or unicodedata.combining(text[len(start)]))
     ):
-        kept = kept[:-1]
-    return kept.rstrip() + _ELLIPSIS
+        start = start[:-1]
+    return start.rstrip() + _ELLIPSIS
 
 
-def _harmless(value: Any, most: int) -> Any:
+def _sanitize(value: Any, max_length: int) -> Any:
     if isinstance(value, str):
-        return sanitize_text(value, most)
+        return sanitize_text(value, max_length)
     if isinstance(value, dict):
         return {
-            name: _harmless(each, MAX_CHARACTERS if name in _EXACT else most)
-            for name, each in value.items()
+            name: _sanitize(field, MAX_TEXT_LENGTH if name in _EXACT_FIELDS else max_length)
+            for name, field in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_harmless(each, most) for each in value]
+        return [_sanitize(item, max_length) for item in value]
     return value
-
-
-# Ids, and words of ours, mean nothing when they are shortened.
-_EXACT: Final = frozenset({"matchId", "view", "id", "status", "kind", "mood"})
 
 
 def _without(*names: str) -> Callable[[Content], Content]:
     return lambda content: {name: value for name, value in content.items() if name not in names}
 
 
-def _without_in(part: str, name: str) -> Callable[[Content], Content]:
+def _without_nested(part: str, name: str) -> Callable[[Content], Content]:
     def drop(content: Content) -> Content:
-        inner = content.get(part)
-        return (
-            content
-            if inner is None
-            else content | {part: {key: value for key, value in inner.items() if key != name}}
-        )
+        nested = content.get(part)
+        if nested is None:
+            return content
+        return content | {part: {key: value for key, value in nested.items() if key != name}}
 
     return drop
 
@@ -111,21 +127,21 @@ def _six_balls(content: Content) -> Content:
     return content | {"lastBalls": content["lastBalls"][-6:]} if "lastBalls" in content else content
 
 
-def _codes_alone(content: Content) -> Content:
+def _codes_as_names(content: Content) -> Content:
     return content | {"teams": [team | {"name": team["code"]} for team in content["teams"]]}
 
 
-DROPPED: Final[tuple[Callable[[Content], Content], ...]] = (
-    _without_in("lines", "expanded"),
+DROP_STEPS: Final[tuple[Callable[[Content], Content], ...]] = (
+    _without_nested("lines", "expanded"),
     _without("statusText"),
     _six_balls,
-    _without_in("keyEvent", "text"),
+    _without_nested("keyEvent", "text"),
     _without("bowler"),
     _without("runRate", "requiredRate", "target"),
     _without("lastBalls"),
     _without("batters"),
     _without("need"),
     _without("result"),
-    _codes_alone,
+    _codes_as_names,
     _without("keyEvent"),
 )

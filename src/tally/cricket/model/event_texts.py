@@ -1,7 +1,4 @@
-"""What an event says to people: a title and a sentence.
-
-From a side's view only the mood differs: for us, or against us.
-"""
+"""Texts of events: a title and a sentence, and the mood of an event from a team's view."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -9,7 +6,7 @@ from typing import Final
 
 from tally.cricket.model.events import EventKind, KeyEvent
 
-_ENDED: Final[Mapping[str, str]] = MappingProxyType(
+_END_REASONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "all_out": "all out",
         "target_reached": "target reached",
@@ -18,8 +15,8 @@ _ENDED: Final[Mapping[str, str]] = MappingProxyType(
         "closed": "innings closed",
     }
 )
-# With these the bowling side is glad; with the others the batting side is.
-FOR_THE_BOWLERS: Final = frozenset(
+# Good for the bowling team; the others are good for the batting team.
+BOWLING_SUCCESSES: Final = frozenset(
     {
         EventKind.WICKET,
         EventKind.HAT_TRICK,
@@ -28,11 +25,11 @@ FOR_THE_BOWLERS: Final = frozenset(
         EventKind.MAIDEN,
     }
 )
-_NEITHER: Final = frozenset({EventKind.INNINGS_END, EventKind.NEW_BATTER})
+_NEUTRAL_KINDS: Final = frozenset({EventKind.INNINGS_END, EventKind.NEW_BATTER})
 
 
 def event_title(event: KeyEvent) -> str:
-    """A few words, for the largest line."""
+    """Return a short title."""
     if event.kind is EventKind.CONSECUTIVE_SIXES:
         return f"{event.count} sixes in a row"
     if event.kind is EventKind.BOWLER_ON_FIRE:
@@ -41,19 +38,18 @@ def event_title(event: KeyEvent) -> str:
 
 
 def event_sentence(event: KeyEvent) -> str:
-    """One sentence, without the title's words."""
+    """Return one sentence that does not repeat the title."""
     return _SENTENCES[event.kind](event).strip()
 
 
 def event_mood(event: KeyEvent, view: str, winner: str | None) -> str:
-    """for, against or neutral, as the side `view` sees it; `winner` is that of the match."""
+    """Return "for", "against" or "neutral" for the team `view`; `winner` is that of the match."""
     if event.kind is EventKind.MATCH_END:
-        side = winner or ""
-        return "neutral" if not side else "for" if side == view else "against"
-    if event.kind in _NEITHER:
+        return "neutral" if not winner else "for" if winner == view else "against"
+    if event.kind in _NEUTRAL_KINDS:
         return "neutral"
     is_batting = event.team_id == view
-    return "for" if is_batting != (event.kind in FOR_THE_BOWLERS) else "against"
+    return "for" if is_batting != (event.kind in BOWLING_SUCCESSES) else "against"
 
 
 def _batter(event: KeyEvent) -> str:
@@ -75,7 +71,7 @@ def _wicket(event: KeyEvent) -> str:
 
 def _innings_end(event: KeyEvent) -> str:
     over = f" ({event.over}.{event.number})"
-    return f"{event.player} {event.score}{over}, {_ENDED.get(event.reason, event.reason)}"
+    return f"{event.player} {event.score}{over}, {_END_REASONS.get(event.reason, event.reason)}"
 
 
 _TITLES: Final[Mapping[EventKind, str]] = MappingProxyType(

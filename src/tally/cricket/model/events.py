@@ -1,14 +1,14 @@
-"""What happens in a match that people want to hear of: kinds of events, their rank, and which of them light the screen.
+"""Key events of a match: kinds, ranks and which kinds alert.
 
-An event is known by what it is about, not by the poll that brought it: a batter's fifty is one
-event of an innings, however often the feed tells of it and whatever is corrected meanwhile.
-`subject` holds what it is about, `ball_id` the ball that it fell on, or 0 where the scores alone
-tell of it.
+An event is identified by its subject, not by the poll that contained it: a batter's fifty is one
+event of an innings, however often polls repeat or correct it. `ball_id` is the ball of the event,
+or
+0 if it was detected from scores only.
 
-Beyond the laws of cricket, this is what three of the kinds mean here:
-- batter_on_fire: thirty runs or more at two or more runs a ball, once for each batter and innings;
-- bowler_on_fire: a bowler's third wicket in an innings, and each one after it;
-- new_batter: somebody comes in who did not open the innings.
+Three kinds are not defined by the Laws of Cricket:
+- batter_on_fire: at least 30 runs at two or more runs per ball, once per batter and innings;
+- bowler_on_fire: a bowler's third wicket in an innings, and each later one;
+- new_batter: a batter who did not open the innings comes in.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ import msgspec
 
 
 class EventKind(StrEnum):
-    """Highest rank first."""
+    """The kinds of events, highest rank first."""
 
     MATCH_END = "match_end"
     INNINGS_END = "innings_end"
@@ -38,17 +38,17 @@ class EventKind(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 is the most important."""
+        """The rank; 0 is the highest."""
         return _RANK[self]
 
     @property
     def is_alert(self) -> bool:
-        """Lights the screen; the others change what it shows, quietly."""
-        return self.rank < ALERTING
+        """Whether the event lights up the screen; other events update it silently."""
+        return self.rank < ALERT_KINDS
 
 
-# So many kinds, from the top, alert.
-ALERTING: Final = 6
+# The number of kinds, from the highest rank, that alert.
+ALERT_KINDS: Final = 6
 _RANK: Final = {kind: rank for rank, kind in enumerate(EventKind)}
 TIER_1: Final = frozenset(
     {
@@ -60,21 +60,18 @@ TIER_1: Final = frozenset(
         EventKind.FOUR,
     }
 )
-# An event of these kinds belongs to its ball: if a correction changes whose it was, it is still the
-# same event.
+# Events that are identified by their ball: a correction of the player is still the same event.
 BALL_EVENT_KINDS: Final = (TIER_1 - {EventKind.MAIDEN}) | {EventKind.WICKET}
 
 
 class KeyEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One event.
+    """One event, with the fields of all kinds, because the struct is stored and streamed as JSON.
 
-    `over` and `number` say where it fell, `score` how the side stood then, the rest depends on the
-    kind.
-
-    `player` is whom it is about by name: the batter (who is out, for a wicket) or the bowler;
-    `other` is the opponent. `runs` and `balls` are a batter's, or a side's at the end of an
-    innings; `count` is how many in a row, or how many wickets. `reason` is how somebody was out,
-    why an innings ended, or the result.
+    `over` and `number` locate the ball; `score` is the team's score after it. `player` is the name
+    of the batter (for a wicket, the batter who is out) or bowler, `other` that of the opponent.
+    `runs` and `balls` belong to the batter, or to the team at the end of an innings. `count` is the
+    number in a row or the number of wickets. `reason` is the kind of wicket, why an innings ended,
+    or the result.
     """
 
     kind: EventKind
@@ -95,5 +92,5 @@ class KeyEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def identity(self) -> tuple[str, int, str]:
-        """The same for every telling of the event."""
+        """The identity of the event, which is the same in every poll."""
         return self.kind, 0 if self.kind is EventKind.MATCH_END else self.innings, self.subject

@@ -1,9 +1,8 @@
-"""What one poll says about one match.
+"""The feed of a match: everything that one poll of the score service contains about it.
 
-The gateway to the score service makes these structs, and everything behind it (detectors,
-scorecards, display states) reads them: nobody else knows how the service spells a status, a wicket
-or an over. All of it is frozen and compares by value, so two polls that say the same are equal but
-for `received_at`.
+The gateway builds these structs; detectors, scorecards and display states read them. They are
+frozen and compare by value: two polls with the same content differ in `received_at` only. They have
+one field per value of the feed.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import msgspec
 
 
 class MatchStatus(Enum):
-    """Where a match stands, whatever words the service has for it."""
+    """The status of a match, independent of the score service."""
 
     NOT_STARTED = "not_started"
     IN_PLAY = "in_play"
@@ -28,12 +27,12 @@ class MatchStatus(Enum):
 
     @property
     def is_over(self) -> bool:
-        """No ball will be bowled any more, at least not on this day."""
+        """Whether no more balls will be bowled."""
         return self in _OVER
 
     @property
     def is_running(self) -> bool:
-        """The match has begun and goes on, though it may pause."""
+        """Whether the match has started and is not over; it may be interrupted."""
         return self in _RUNNING
 
 
@@ -44,7 +43,7 @@ _RUNNING: Final = frozenset({MatchStatus.IN_PLAY, MatchStatus.INNINGS_BREAK, Mat
 
 
 class WicketKind(Enum):
-    """How a batter went. The value is what a scorecard prints."""
+    """How a batter was out. The value is the text for a scorecard."""
 
     BOWLED = "bowled"
     CAUGHT = "caught"
@@ -64,16 +63,16 @@ class WicketKind(Enum):
 
     @property
     def is_credited_to_bowler(self) -> bool:
-        """Credited to the bowler: a run out, for one, is not."""
-        return self in _BOWLERS
+        """Whether the wicket is credited to the bowler; a run out is not."""
+        return self in _CREDITED_TO_BOWLER
 
     @property
     def counts(self) -> bool:
-        """Counts as a wicket of the side: who retires hurt or not out may come back."""
-        return self not in _MAY_COME_BACK
+        """Whether it counts as a wicket; a batter who retires hurt or not out may return."""
+        return self not in _MAY_RETURN
 
 
-_BOWLERS: Final = frozenset(
+_CREDITED_TO_BOWLER: Final = frozenset(
     {
         WicketKind.BOWLED,
         WicketKind.CAUGHT,
@@ -83,11 +82,11 @@ _BOWLERS: Final = frozenset(
         WicketKind.HIT_WICKET,
     }
 )
-_MAY_COME_BACK: Final = frozenset({WicketKind.RETIRED_HURT, WicketKind.RETIRED_NOT_OUT})
+_MAY_RETURN: Final = frozenset({WicketKind.RETIRED_HURT, WicketKind.RETIRED_NOT_OUT})
 
 
 class Overs(NamedTuple):
-    """Overs bowled as scorers write them: 19.4 is nineteen overs and four balls, and orders as such. Never a float."""
+    """Overs as scorers write them: 19.4 is 19 overs and 4 balls. Ordered; never a float."""
 
     overs: int
     balls: int
@@ -97,7 +96,7 @@ class Overs(NamedTuple):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of the two teams."""
+    """One of the two teams of a match."""
 
     team_id: str
     name: str
@@ -106,21 +105,21 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Toss(msgspec.Struct, frozen=True):
-    """Who won the toss, and what they chose: "batting" or "bowling"."""
+    """The winner of the toss and its choice: "batting" or "bowling"."""
 
     team_id: str
     elected: str
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What the side that bats last must reach, where the service says so: after rain, runs and overs are revised."""
+    """The target of the chasing team if the service states it, such as a revision after rain."""
 
     runs: int
     overs: Overs | None = None
 
 
 class Extras(msgspec.Struct, frozen=True):
-    """Runs that no batter made."""
+    """Runs that are not credited to a batter."""
 
     wides: int = 0
     noballs: int = 0
@@ -134,10 +133,7 @@ class Extras(msgspec.Struct, frozen=True):
 
 
 class BatterLine(msgspec.Struct, frozen=True):
-    """One batter's line of the scorecard.
-
-    `how_out` is None while the batter is in, or was at the end.
-    """
+    """A batter's line of the scorecard; `how_out` is None for a batter who is not out."""
 
     player_id: str
     name: str
@@ -152,7 +148,7 @@ class BatterLine(msgspec.Struct, frozen=True):
 
 
 class BowlerLine(msgspec.Struct, frozen=True):
-    """One bowler's line of the scorecard: `overs` complete ones and `balls` of the next."""
+    """A bowler's line of the scorecard: `overs` complete overs and `balls` of the next one."""
 
     player_id: str
     name: str
@@ -167,9 +163,9 @@ class BowlerLine(msgspec.Struct, frozen=True):
 
 
 class InningsFeed(msgspec.Struct, frozen=True):
-    """An innings as the scores tell it.
+    """The score of an innings.
 
-    Numbers count in order of play, super overs too: that of a T20 has innings 3 and 4.
+    Numbers are in order of play and include super overs: those of a T20 are innings 3 and 4.
     """
 
     number: int
@@ -185,7 +181,7 @@ class InningsFeed(msgspec.Struct, frozen=True):
 
 
 class Wicket(msgspec.Struct, frozen=True):
-    """Who went on a ball, and how."""
+    """The batter who was out on a ball, and how."""
 
     player_out_id: str
     player_out_name: str
@@ -204,9 +200,9 @@ class Wicket(msgspec.Struct, frozen=True):
 class Ball(msgspec.Struct, frozen=True):
     """One delivery.
 
-    `over` counts from 0; `number` is the ball's number in its over, which a wide or a no-ball does
-    not use up, so that the next ball has it again. Ids rise in order of play; a correction comes
-    under the id of the ball that it corrects.
+    `over` counts from 0. `number` is the ball's number in its over; the ball after a wide or a
+    no-ball has the same number again. Ids increase in order of play. A correction has the id of the
+    ball that it corrects.
     """
 
     id: int
@@ -230,26 +226,23 @@ class Ball(msgspec.Struct, frozen=True):
     is_boundary_six: bool = False
     wicket: Wicket | None = None
     updated_at: str = ""
-    # False for a wicket that falls without a ball, such as a batter who is timed out: it comes
-    # after the ball with its number.
+    # False for a wicket without a delivery, such as a batter who is timed out. It follows the
+    # delivery with its number.
     is_delivery: bool = True
 
     @property
     def is_legal(self) -> bool:
-        """One of the over's six: neither a wide nor a no-ball."""
+        """Whether it counts towards the six balls of the over: neither a wide nor a no-ball."""
         return self.is_delivery and not self.wides and not self.noballs
 
     @property
     def runs_against_bowler(self) -> int:
-        """Byes, leg-byes and penalty runs are not the bowler's fault."""
+        """The runs charged to the bowler: without byes, leg-byes and penalty runs."""
         return self.runs_bat + self.wides + self.noballs
 
 
 class MatchFeed(msgspec.Struct, frozen=True):
-    """Everything that one poll says about one match.
-
-    `balls` is None where the poll asked for scores alone.
-    """
+    """Everything that a poll contains about a match; `balls` is None if it excluded balls."""
 
     match_id: str
     league_id: str
@@ -273,7 +266,7 @@ class MatchFeed(msgspec.Struct, frozen=True):
     balls: tuple[Ball, ...] | None = None
 
     def side(self, team_id: str) -> Side | None:
-        """The team with this id, if it plays here."""
+        """Return the team with this id, if it plays in the match."""
         return next((side for side in self.teams if side.team_id == team_id), None)
 
 

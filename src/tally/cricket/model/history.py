@@ -1,7 +1,7 @@
-"""All that has happened in a match, in order of play, as the feed and the book have it now; and what of it has not been told yet.
+"""Derives all events of a match, and finds those that were not published yet.
 
-`history` is worked out anew with every poll, so a correction needs no rule of its own: it changes
-what follows from the balls. `untold` compares with what has been told, and never tells of anything
+`match_events` is computed anew for every poll, so corrections need no special rule.
+`find_new_events` compares the result with the published events, so that no event is published
 twice.
 """
 
@@ -19,35 +19,38 @@ from tally.cricket.model.tier0 import (
 )
 from tally.cricket.model.tier1 import BallEventDetector
 
+# Returns the key by which two events are the same; None if the matcher does not apply.
+EventMatcher: TypeAlias = Callable[[KeyEvent], Hashable | None]
 
-def match_events(feed: MatchFeed, book: BallLog) -> list[KeyEvent]:
-    """Every event so far.
 
-    Where there are balls they say when it was; the scores add what the balls never told.
+def match_events(feed: MatchFeed, log: BallLog) -> list[KeyEvent]:
+    """Return all events so far, in order of play.
+
+    Balls determine when an event happened; scores add events that no ball contains.
     """
-    told = book.told
-    super_overs = frozenset(each.number for each in feed.innings if each.is_super_over)
+    balls = log.released_balls
+    super_overs = frozenset(innings.number for innings in feed.innings if innings.is_super_over)
     by_innings: dict[int, list[KeyEvent]] = {}
     names = {line.player_id: line.name for innings in feed.innings for line in innings.batters}
-    for event in BallEventDetector(super_overs, names).watch(told):
+    for event in BallEventDetector(super_overs, names).detect(balls):
         by_innings.setdefault(event.innings, []).append(event)
-    with_balls = {ball.innings for ball in told}
-    scores = {each.number: each for each in feed.innings}
+    last_with_balls = max((ball.innings for ball in balls), default=0)
+    scores = {innings.number: innings for innings in feed.innings}
     events: list[KeyEvent] = []
-    are_settled = True
+    is_settled = True
     for number in sorted({*scores, *by_innings}):
         events += by_innings.get(number, ())
         innings = scores.get(number)
         if innings is None:
             continue
-        are_settled = feed.balls is None or book.is_settled(innings)
-        if are_settled:
+        is_settled = feed.balls is None or log.is_settled(innings)
+        if is_settled:
             events += _unknown(innings_events(innings), events)
-        if (are_settled or max(with_balls, default=0) > number) and is_innings_over(feed, innings):
+        if (is_settled or last_with_balls > number) and is_innings_over(feed, innings):
             events.append(innings_end_event(feed, innings))
-    if feed.status.is_over and are_settled:
+    if feed.status.is_over and is_settled:
         events.append(match_end_event(feed))
-    return list(_first_of_each(events))
+    return list(_without_repeats(events))
 
 
 def _unknown(implied: Iterable[KeyEvent], events: Sequence[KeyEvent]) -> list[KeyEvent]:
@@ -55,7 +58,7 @@ def _unknown(implied: Iterable[KeyEvent], events: Sequence[KeyEvent]) -> list[Ke
     return [event for event in implied if event.identity not in known]
 
 
-def _first_of_each(events: Iterable[KeyEvent]) -> Iterator[KeyEvent]:
+def _without_repeats(events: Iterable[KeyEvent]) -> Iterator[KeyEvent]:
     seen = set()
     for event in events:
         key = (event.identity, event.ball_id if event.kind in BALL_EVENT_KINDS else 0)
@@ -64,20 +67,17 @@ def _first_of_each(events: Iterable[KeyEvent]) -> Iterator[KeyEvent]:
             yield event
 
 
-def find_new_events(events: Sequence[KeyEvent], told: Iterable[KeyEvent]) -> list[KeyEvent]:
-    """Those of `events` that have not been told, in their order.
+def find_new_events(events: Sequence[KeyEvent], published: Iterable[KeyEvent]) -> list[KeyEvent]:
+    """Return the events that were not published, in their order.
 
-    A wicket is the same one if its ball is, though a correction says that the other batter was out,
-    and also if its batter is, though it says that it was another ball. What has been told stands
-    for one event only: the batter who was wrongly given out may be out later.
+    A correction may change the batter or the ball of a wicket: it is the same wicket if either is
+    unchanged. A published event matches one event only, because a batter who was wrongly given out
+    may be out later.
     """
-    left, remaining = list(told), list(events)
-    for likeness in (_same_ball_and_subject, _same_ball, _same_subject):
-        left, remaining = _unmatched(left, remaining, likeness)
+    unmatched, remaining = list(published), list(events)
+    for matcher in (_same_ball_and_subject, _same_ball, _same_subject):
+        unmatched, remaining = _unmatched(unmatched, remaining, matcher)
     return remaining
-
-
-EventMatcher: TypeAlias = Callable[[KeyEvent], Hashable | None]
 
 
 def _same_ball_and_subject(event: KeyEvent) -> Hashable | None:
@@ -85,31 +85,29 @@ def _same_ball_and_subject(event: KeyEvent) -> Hashable | None:
 
 
 def _same_ball(event: KeyEvent) -> Hashable | None:
-    return (event.kind, event.ball_id) if event.kind in BALL_EVENT_KINDS and event.ball_id else None
+    is_ball_event = event.kind in BALL_EVENT_KINDS and event.ball_id
+    return (event.kind, event.ball_id) if is_ball_event else None
 
 
 def _same_subject(event: KeyEvent) -> Hashable | None:
-    return (
-        event.identity
-        if event.kind is EventKind.WICKET or event.kind not in BALL_EVENT_KINDS
-        else None
-    )
+    has_subject = event.kind is EventKind.WICKET or event.kind not in BALL_EVENT_KINDS
+    return event.identity if has_subject else None
 
 
 def _unmatched(
-    told: list[KeyEvent], events: list[KeyEvent], likeness: EventMatcher
+    published: list[KeyEvent], events: list[KeyEvent], matcher: EventMatcher
 ) -> tuple[list[KeyEvent], list[KeyEvent]]:
-    """What is left of both when each that was told has been paired with one that is like it."""
-    waiting: dict[Hashable, list[KeyEvent]] = {}
-    unlike: list[KeyEvent] = []
-    for event in told:
-        key = likeness(event)
-        (unlike if key is None else waiting.setdefault(key, [])).append(event)
+    """Pair published events with matching events; return the rest of both."""
+    candidates: dict[Hashable, list[KeyEvent]] = {}
+    unmatched: list[KeyEvent] = []
+    for event in published:
+        key = matcher(event)
+        (unmatched if key is None else candidates.setdefault(key, [])).append(event)
     remaining = []
     for event in events:
-        key = likeness(event)
-        if key is not None and waiting.get(key):
-            waiting[key].pop()
+        key = matcher(event)
+        if key is not None and candidates.get(key):
+            candidates[key].pop()
         else:
             remaining.append(event)
-    return unlike + [event for group in waiting.values() for event in group], remaining
+    return unmatched + [event for group in candidates.values() for event in group], remaining

@@ -1,4 +1,4 @@
-"""The laws of cricket, as far as scores and rates follow from them: targets, what is left, why an innings ended."""
+"""The Laws of Cricket: targets, remaining balls, run rates and the end of an innings."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,7 +7,7 @@ from tally.cricket.model.feed import InningsFeed, MatchFeed, Overs
 
 BALLS_PER_OVER: Final = 6
 ALL_OUT: Final = 10
-# In a super over a side is out when two of its three batters are.
+# A super over ends when two of the three batters are out.
 ALL_OUT_IN_SUPER_OVER: Final = 2
 
 
@@ -16,7 +16,7 @@ def balls_in(overs: Overs) -> int:
 
 
 def wickets_in_hand(is_super_over: bool) -> int:
-    """How many wickets a side has at the start."""
+    """Return the number of wickets that end an innings."""
     return ALL_OUT_IN_SUPER_OVER if is_super_over else ALL_OUT
 
 
@@ -25,7 +25,7 @@ def is_all_out(wickets: int, is_super_over: bool) -> bool:
 
 
 def overs_limit(feed: MatchFeed, innings: InningsFeed) -> int | None:
-    """How many overs the innings can have; None where it has no limit."""
+    """Return the maximum number of overs of an innings; None if it has no limit."""
     if innings.is_super_over:
         return 1
     if is_chase(feed, innings) and feed.target is not None and feed.target.overs is not None:
@@ -34,32 +34,32 @@ def overs_limit(feed: MatchFeed, innings: InningsFeed) -> int | None:
 
 
 def is_chase(feed: MatchFeed, innings: InningsFeed) -> bool:
-    """Whether the side bats last, and so knows what it needs: with limited overs, the second of a pair."""
+    """Whether the team bats last and has a target: with limited overs, the second of a pair."""
     if feed.total_overs is not None or innings.is_super_over:
         return innings.number % 2 == 0
     return innings.number == 4
 
 
 def chase_target(feed: MatchFeed, innings: InningsFeed) -> int | None:
-    """The runs that win the match, or the super over; None for a side that does not bat last."""
+    """Return the runs that win the match or super over; None if the team does not bat last."""
     if not is_chase(feed, innings):
         return None
     if feed.target is not None and not innings.is_super_over:
         return feed.target.runs
-    rounds = [
-        each
-        for each in feed.innings
-        if each.number < innings.number and each.is_super_over == innings.is_super_over
+    earlier = [
+        played
+        for played in feed.innings
+        if played.number < innings.number and played.is_super_over == innings.is_super_over
     ]
     if innings.is_super_over:
-        rounds = rounds[-1:]
-    others = sum(each.runs for each in rounds if each.team_id != innings.team_id)
-    own = sum(each.runs for each in rounds if each.team_id == innings.team_id)
-    return others - own + 1 if rounds else None
+        earlier = earlier[-1:]
+    opponents = sum(played.runs for played in earlier if played.team_id != innings.team_id)
+    own = sum(played.runs for played in earlier if played.team_id == innings.team_id)
+    return opponents - own + 1 if earlier else None
 
 
 def innings_end_reason(feed: MatchFeed, innings: InningsFeed) -> str:
-    """Why an innings that is over has ended: all_out, target_reached, declared, overs_complete, or closed otherwise."""
+    """Return all_out, target_reached, declared, overs_complete or closed for a finished innings."""
     if is_all_out(innings.wickets, innings.is_super_over):
         return "all_out"
     target = chase_target(feed, innings)
@@ -74,10 +74,10 @@ def innings_end_reason(feed: MatchFeed, innings: InningsFeed) -> str:
 
 
 def has_ended(feed: MatchFeed, innings: InningsFeed) -> bool:
-    """Whether the scores alone prove that the innings is over, before the feed says so.
+    """Whether the scores prove that the innings is over, before the feed reports it.
 
-    A target is believed only where the feed states it: after rain, one run more than the others
-    made need not be it.
+    Only a target that the feed states counts: after rain, the target may differ from the
+    opponents' score plus one.
     """
     if is_all_out(innings.wickets, innings.is_super_over) or innings.is_declared:
         return True
@@ -98,7 +98,7 @@ def balls_left(feed: MatchFeed, innings: InningsFeed) -> int | None:
 
 
 def run_rate(runs: int, balls: int) -> str:
-    """Runs an over with two digits, as scoreboards have it; empty before the first ball."""
+    """Format runs per over with two decimals; empty before the first ball."""
     if balls <= 0:
         return ""
     hundredths = (runs * BALLS_PER_OVER * 100 * 2 + balls) // (balls * 2)
@@ -106,4 +106,4 @@ def run_rate(runs: int, balls: int) -> str:
 
 
 def current_innings(innings: Sequence[InningsFeed]) -> InningsFeed | None:
-    return max(innings, key=lambda each: each.number, default=None)
+    return max(innings, key=lambda played: played.number, default=None)

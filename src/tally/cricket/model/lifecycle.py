@@ -1,9 +1,9 @@
-"""When a Live Activity may be started: at once where there is none, and after a while that grows where a start came to nothing.
+"""Rules for starting Live Activities: immediately at first, then with exponential back-off.
 
-A start that nobody answers may still be on its way, and a second one would show the match twice; so
-the wait before the next one is a minute at first, and twice as long each time. A token that Apple
-refuses says that nothing is shown any more: that is healed within one round of the orchestrator,
-unless it happens over and over.
+A start without a response from the app may still be in delivery, and a second one would display the
+match twice. So the first back-off is a minute and doubles each time. A token that APNs rejects
+means that the device displays nothing, so the first back-off after it is shorter than an interval
+of the orchestrator.
 """
 
 from collections.abc import Collection
@@ -14,20 +14,20 @@ from tally.cricket.model.records import ActivityStatus, EndReason, LiveActivity
 PENDING_BACKOFF_MS: Final = 60_000
 REJECTED_BACKOFF_MS: Final = 20_000
 MAX_BACKOFF_MS: Final = 1_800_000
-# While a match is on, these are no last word: a new start may follow by itself.
+# While a match is live, an activity that ended for these reasons may be started again.
 RESTARTABLE_REASONS: Final = frozenset({EndReason.TOKEN_INVALID, EndReason.MATCH_END})
-# Who follows again wants to see it again, whatever they did before.
+# A new follow starts the activity again, whatever ended it before.
 ANY_REASON: Final = frozenset(EndReason)
 
 
-def start_backoff_ms(starts: int, *, is_refused: bool = False) -> int:
-    """Milliseconds to wait after so many starts in a row."""
-    first = REJECTED_BACKOFF_MS if is_refused else PENDING_BACKOFF_MS
-    return min(first << min(max(starts - 1, 0), 16), MAX_BACKOFF_MS)
+def start_backoff_ms(starts: int, *, is_rejected: bool = False) -> int:
+    """Return the milliseconds to wait after a number of consecutive starts."""
+    initial = REJECTED_BACKOFF_MS if is_rejected else PENDING_BACKOFF_MS
+    return min(initial << min(max(starts - 1, 0), 16), MAX_BACKOFF_MS)
 
 
 def consecutive_starts(activity: LiveActivity | None, now: int) -> int:
-    """How many starts there were lately; what is long ago does not count."""
+    """Return the number of recent starts; old ones do not count."""
     if (
         activity is None
         or activity.started_at is None
@@ -38,25 +38,25 @@ def consecutive_starts(activity: LiveActivity | None, now: int) -> int:
 
 
 def is_start_due(
-    activity: LiveActivity | None, now: int, anew_after: Collection[EndReason]
+    activity: LiveActivity | None, now: int, restartable: Collection[EndReason]
 ) -> bool:
-    """Whether a device that shows nothing, as far as is known, should be sent a start now."""
+    """Whether to send a start now; `restartable` lists the end reasons to restart after."""
     if activity is None:
         return True
     if activity.status is ActivityStatus.ACTIVE:
         return False
-    is_refused = activity.end_reason is EndReason.TOKEN_INVALID
-    if activity.status is ActivityStatus.ENDED and activity.end_reason not in anew_after:
+    is_rejected = activity.end_reason is EndReason.TOKEN_INVALID
+    if activity.status is ActivityStatus.ENDED and activity.end_reason not in restartable:
         return False
-    if activity.started_at is None or (activity.status is ActivityStatus.ENDED and not is_refused):
+    if activity.started_at is None or (activity.status is ActivityStatus.ENDED and not is_rejected):
         return True
     return (
         activity.started_at
-        + start_backoff_ms(consecutive_starts(activity, now), is_refused=is_refused)
+        + start_backoff_ms(consecutive_starts(activity, now), is_rejected=is_rejected)
         <= now
     )
 
 
 def is_end_undelivered(activity: LiveActivity) -> bool:
-    """Whether it has ended, and its device does not know."""
+    """Whether the activity has ended and its device has not received the end."""
     return activity.status is ActivityStatus.ENDED and activity.update_token is not None

@@ -1,11 +1,11 @@
-"""One step of a live match: what was known, and what a poll says, give what is known now and what people should see.
+"""Processes one poll of a match: from the stored state and the feed to new events and content.
 
-    poll → book → events → what is untold → cooldown and staleness → the one event to show → a display state for each view
+    feed → ball log → events → new events → event selection → display content per view
 
-`Memory` is all that is kept between two polls besides the balls. The step is pure: from the same
-memory and poll comes the same result, so one that was lost in a crash is simply taken again. The
-timestamp of a state is decided here and kept with it: it goes up with every change of what people
-see and never back, whichever instance takes the step and whatever its clock says.
+`PipelineState` is all that is stored between two polls besides the ball log. `process_poll` is
+pure: the same state and feed give the same result, so a step that a crash interrupted is repeated.
+The timestamp of the content is part of the state. It increases with every visible change, whichever
+instance processes the poll and whatever its clock says.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,30 +13,30 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from tally.cricket.model.ball_log import PATIENCE, BallLog, merge_poll
+from tally.cricket.model.ball_log import MAX_GAP_POLLS, BallLog, merge_poll
 from tally.cricket.model.cooldowns import EventContext, select_event, update_cooldowns
 from tally.cricket.model.display import build_display
-from tally.cricket.model.display_content import display_content
+from tally.cricket.model.display_content import content_hash, display_content
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import Ball, MatchFeed
-from tally.cricket.model.hashing import content_hash
 from tally.cricket.model.history import find_new_events, match_events
 from tally.cricket.model.laws import balls_in, current_innings
 from tally.cricket.model.records import NEUTRAL, ActiveMatch
 
-# An event stays on the screen for this long, or until something else is to be shown.
+# An event is displayed for this long, or until another one is displayed.
 EVENT_DISPLAY_MS: Final = 15_000
 LAST_BALLS: Final = 30
 
 
-# Whether the match is over, and the number, balls, runs and wickets of the innings that is played.
+# Whether the match is over, and number, balls, runs and wickets of the current innings.
 Progress: TypeAlias = tuple[bool, int, int, int, int]
 
 
 class PipelineState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a match between two polls.
+    """The state of a match between two polls, with one field per stored value.
 
-    `told` are its events in the order in which they were told.
+    `published_events` is in order of publication. `outdated_polls` counts consecutive polls that
+    were older than the state. The encoded names are part of the stored format.
     """
 
     published_events: tuple[KeyEvent, ...] = msgspec.field(default=(), name="told")
@@ -60,17 +60,15 @@ def pipeline_state(record: ActiveMatch) -> PipelineState:
 
 
 class PollResult(msgspec.Struct, frozen=True):
-    """What a poll came to.
+    """The result of a poll.
 
-    `contents` are the display states by view, `alert` the event that lights the screen, if one
-    does.
-
-    A poll that is behind what was known comes to nothing, and has no contents.
+    `contents` maps views to display content and is empty for an outdated poll. `alert` is the event
+    that lights up the screen.
     """
 
-    memory: PipelineState
-    book: BallLog
-    new: tuple[KeyEvent, ...]
+    state: PipelineState
+    ball_log: BallLog
+    new_events: tuple[KeyEvent, ...]
     contents: dict[str, dict[str, Any]]
     has_changed: bool
     alert: KeyEvent | None
@@ -78,7 +76,7 @@ class PollResult(msgspec.Struct, frozen=True):
 
 
 def match_progress(feed: MatchFeed) -> Progress:
-    """How far a match has come: it compares."""
+    """Return a comparable value for how far the match has progressed."""
     innings = current_innings(feed.innings)
     if innings is None:
         return feed.status.is_over, 0, 0, 0, 0
@@ -92,102 +90,105 @@ def match_progress(feed: MatchFeed) -> Progress:
 
 
 def match_views(feed: MatchFeed) -> tuple[str, ...]:
-    """Whose eyes a match is seen with: nobody's in particular, and those of the two sides."""
+    """Return the views of a match: neutral, and one per team."""
     return (NEUTRAL, *(side.team_id for side in feed.teams))
 
 
 def process_poll(
-    memory: PipelineState,
-    book: BallLog,
+    state: PipelineState,
+    ball_log: BallLog,
     feed: MatchFeed,
     *,
     now: int,
-    room: int,
+    max_bytes: int,
     is_final: bool = False,
 ) -> PollResult:
-    """Take one step; `now` in milliseconds, `room` in bytes of JSON for a display state."""
+    """Process a poll. `now` is in milliseconds; `max_bytes` limits the JSON of a display state."""
     progress = match_progress(feed)
-    if progress < memory.progress and memory.outdated_polls < PATIENCE and not is_final:
-        # An answer out of an older cache, most likely; a correction would still be there a few
-        # polls later.
-        unchanged = msgspec.structs.replace(memory, outdated_polls=memory.outdated_polls + 1)
+    if progress < state.progress and state.outdated_polls < MAX_GAP_POLLS and not is_final:
+        # Probably a response from an older cache; a correction persists for more polls.
+        counted = msgspec.structs.replace(state, outdated_polls=state.outdated_polls + 1)
         return PollResult(
-            unchanged, book, (), {}, has_changed=False, alert=None, is_over=memory.progress[0]
+            counted, ball_log, (), {}, has_changed=False, alert=None, is_over=state.progress[0]
         )
-    book = merge_poll(book, feed, is_final=is_final)
-    events = match_events(feed, book)
-    new = find_new_events(events, memory.published_events)
-    scene = EventContext(
-        events, book.told, current_innings(feed.innings), is_first_sight=memory.received_at == 0
+    ball_log = merge_poll(ball_log, feed, is_final=is_final)
+    events = match_events(feed, ball_log)
+    new = find_new_events(events, state.published_events)
+    balls = ball_log.released_balls
+    context = EventContext(
+        events, balls, current_innings(feed.innings), is_first_poll=state.received_at == 0
     )
-    picked = _shown_over(memory, select_event(new, scene, memory.cooldowns, now), now)
-    shown, shown_at = (
-        (picked, now) if picked is not None else (memory.displayed_event, memory.displayed_at)
+    selected = _after_alert(state, select_event(new, context, state.cooldowns, now), now)
+    displayed, displayed_at = (
+        (selected, now) if selected is not None else (state.displayed_event, state.displayed_at)
     )
-    seen = _Seen(feed, book.told[-LAST_BALLS:], room)
-    contents = seen.contents(shown, memory.timestamp)
+    builder = _ContentBuilder(feed, balls[-LAST_BALLS:], max_bytes)
+    contents = builder.contents(displayed, state.timestamp)
     if (
-        _fingerprints(contents) != memory.content_hashes
-        and picked is None
-        and _is_worn(shown, shown_at, now)
+        _hashes(contents) != state.content_hashes
+        and selected is None
+        and _is_display_over(displayed, displayed_at, now)
     ):
-        # Something else has changed: the event that was shown makes way. By itself it would not be
-        # worth a push.
-        shown, shown_at = None, 0
-        contents = seen.contents(shown, memory.timestamp)
-    fingerprints = _fingerprints(contents)
-    has_changed = fingerprints != memory.content_hashes
-    timestamp = max(now // 1000, memory.timestamp + 1) if has_changed else memory.timestamp
+        # Something else has changed, so remove the old event. Alone, it is not worth a push.
+        displayed, displayed_at = None, 0
+        contents = builder.contents(displayed, state.timestamp)
+    hashes = _hashes(contents)
+    has_changed = hashes != state.content_hashes
+    timestamp = max(now // 1000, state.timestamp + 1) if has_changed else state.timestamp
     if has_changed:
         contents = {view: content | {"timestamp": timestamp} for view, content in contents.items()}
-    after = PipelineState(
-        (*memory.published_events, *new),
-        update_cooldowns(memory.cooldowns, picked, now),
-        shown,
-        shown_at,
+    next_state = PipelineState(
+        (*state.published_events, *new),
+        update_cooldowns(state.cooldowns, selected, now),
+        displayed,
+        displayed_at,
         timestamp,
-        fingerprints,
+        hashes,
         feed.received_at,
         progress,
     )
     is_over = any(event.kind is EventKind.MATCH_END for event in events)
-    alert = picked if picked is not None and picked.kind.is_alert else None
-    return PollResult(after, book, tuple(new), contents, has_changed, alert, is_over)
+    alert = selected if selected is not None and selected.kind.is_alert else None
+    return PollResult(next_state, ball_log, tuple(new), contents, has_changed, alert, is_over)
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _ContentBuilder(msgspec.Struct, frozen=True):
     feed: MatchFeed
     balls: Sequence[Ball]
-    room: int
+    max_bytes: int
 
-    def contents(self, shown: KeyEvent | None, timestamp: int) -> dict[str, dict[str, Any]]:
+    def contents(self, event: KeyEvent | None, timestamp: int) -> dict[str, dict[str, Any]]:
         return {
             view: display_content(
                 build_display(
-                    self.feed, view, timestamp=timestamp, key_event=shown, balls=self.balls
+                    self.feed, view, timestamp=timestamp, key_event=event, balls=self.balls
                 ),
-                self.room,
+                self.max_bytes,
             )
             for view in match_views(self.feed)
         }
 
 
-def _fingerprints(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def _hashes(contents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return {view: content_hash(content) for view, content in contents.items()}
 
 
-def _shown_over(memory: PipelineState, picked: KeyEvent | None, now: int) -> KeyEvent | None:
-    """A wicket is not taken off the screen for a single four: quiet events wait until an alert has had its time."""
-    shown = memory.displayed_event
-    is_in_the_way = (
-        shown is not None and shown.kind.is_alert and not _is_worn(shown, memory.displayed_at, now)
+def _after_alert(state: PipelineState, selected: KeyEvent | None, now: int) -> KeyEvent | None:
+    """Return the event unless it is quiet and would replace an alert too early."""
+    displayed = state.displayed_event
+    is_alert_displayed = (
+        displayed is not None
+        and displayed.kind.is_alert
+        and not _is_display_over(displayed, state.displayed_at, now)
     )
-    return None if picked is not None and not picked.kind.is_alert and is_in_the_way else picked
+    if selected is not None and not selected.kind.is_alert and is_alert_displayed:
+        return None
+    return selected
 
 
-def _is_worn(shown: KeyEvent | None, shown_at: int, now: int) -> bool:
+def _is_display_over(displayed: KeyEvent | None, displayed_at: int, now: int) -> bool:
     return (
-        shown is not None
-        and shown.kind is not EventKind.MATCH_END
-        and now - shown_at >= EVENT_DISPLAY_MS
+        displayed is not None
+        and displayed.kind is not EventKind.MATCH_END
+        and now - displayed_at >= EVENT_DISPLAY_MS
     )

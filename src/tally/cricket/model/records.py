@@ -1,9 +1,9 @@
-"""What the fifteen tables hold, one frozen class for each, and the rules of ids, key texts and lifetimes.
+"""Records of the fifteen tables, one frozen class per table, and rules for keys and expiry.
 
-Ids are text everywhere, those of SportMonks as decimal digits. Moments (`…_at`) are epoch
-milliseconds, lifetimes (`expires_at`) epoch seconds as the store's TTL wants them, and the start of
-a match is `2026-11-15T14:00:00Z`, which sorts as it passes. A person who is on no side sees the
-match as `NEUTRAL` does.
+Ids are texts; SportMonks ids are decimal digits. Times (`…_at`) are epoch milliseconds, and TTLs
+(`expires_at`) epoch seconds, as the store requires. A start time is a text such as
+`2026-11-15T14:00:00Z`, which sorts by time. A user who follows no team sees the view `NEUTRAL`. A
+record has one field per attribute of its item.
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,19 @@ FOLLOW_TTL_SECONDS: Final = 48 * 3_600
 NOTIFICATION_TTL_SECONDS: Final = 48 * 3_600
 PROCESSING_TTL_SECONDS: Final = 7 * 86_400
 
-# A follow outlives the match by two days, so the days of the longer forms are added to its start.
+# A follow expires two days after the last day of the match starts.
 EXTRA_MATCH_DAYS: Final = MappingProxyType({"4day": 3, "Test": 4, "Test/5day": 4})
-# Somebody sees to a match by renewing its record with every poll; one left alone for this long has
-# lost its instance.
+# The owner renews the record of a match with every poll; after this time it is considered dead.
 STALE_MATCH_MS: Final = 30_000
-# Whoever writes enrichment does it around the match; who replaces whole entries keeps out of that
-# time, and an hour clear of it.
+# Enrichment is written in a window around the match. Batch writes, which replace whole entries,
+# skip the window and a margin.
 ENRICHMENT_LEAD_MS: Final = 2 * 3_600_000
 ENRICHMENT_TAIL_MS: Final = 7 * 86_400_000
 ENRICHMENT_MARGIN_MS: Final = 3_600_000
 
 
 class ActivityStatus(StrEnum):
-    """Where a Live Activity is in its life."""
+    """The status of a Live Activity."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -48,20 +47,20 @@ class EndReason(StrEnum):
     MATCH_END = "match_end"
     USER_UNFOLLOW = "user_unfollow"
     USER_DISMISSED = "user_dismissed"
-    TOKEN_INVALID = "token_invalid"  # noqa: S105  (a reason, no secret)
+    TOKEN_INVALID = "token_invalid"  # noqa: S105  (not a secret)
 
 
 class NotificationKind(StrEnum):
-    """What a person is told at most once about a match."""
+    """The kinds of notifications that a user receives at most once per match."""
 
     PREMATCH = "prematch"
     TOSS = "toss"
 
 
 class PollerState(StrEnum):
-    """What the poller does about a match.
+    """The state of a match's pipeline.
 
-    ENDED: its final state has gone to all devices, and what is left is to clean up.
+    ENDED means that all devices have received the final state; the cleanup may follow.
     """
 
     POLLING = "polling"
@@ -71,7 +70,7 @@ class PollerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixture:
-    """A match that the system knows about. It is live while `live_updated_at` is there."""
+    """A match. It is live while `live_updated_at` is set."""
 
     match_id: str
     league_id: str
@@ -107,11 +106,7 @@ class Fixture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """A side.
-
-    What an administrator changed is in `edited_at`; a sync leaves such a team's name and picture
-    alone.
-    """
+    """A team. Syncs do not overwrite its name and image once an administrator sets `edited_at`."""
 
     team_id: str
     name: str
@@ -126,7 +121,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamSeason:
-    """A side in a season of a league, with its figures in that season."""
+    """A team in a season of a league, with its statistics."""
 
     season_id: str
     team_id: str
@@ -141,10 +136,8 @@ class TeamSeason:
 class League:
     """A competition.
 
-    `version` counts its changes, so that a sync does not undo what an administrator did meanwhile.
-
-    One with `edited_at` has a name and a picture of the administrator's choice, which a sync leaves
-    alone.
+    `version` is an optimistic lock between syncs and administrators. Syncs do not overwrite the
+    name and image of a league with `edited_at`.
     """
 
     league_id: str
@@ -162,7 +155,7 @@ class League:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserDevice:
-    """A phone or tablet of a person; `device_id` stays while its tokens change."""
+    """A phone or tablet of a user; its tokens change, its `device_id` does not."""
 
     user_id: str
     device_token: str
@@ -177,14 +170,14 @@ class UserDevice:
 
     @property
     def can_broadcast(self) -> bool:
-        """Whether its system knows broadcast channels, which came with iOS 18."""
+        """Whether the device supports broadcast channels: iOS or iPadOS 18 or later."""
         major = self.os_version.split(".", 1)[0]
         return self.platform.lower() in {"ios", "ipados"} and major.isdecimal() and int(major) >= 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """A person who wants to hear of a match."""
+    """A user who follows a match, for a team or neutrally."""
 
     match_id: str
     user_id: str
@@ -195,7 +188,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivitySubscription:
-    """A Live Activity that an app started by itself, known by its token alone."""
+    """A Live Activity that an app started itself, identified by its push token."""
 
     match_id: str
     push_token: str
@@ -207,7 +200,7 @@ class ActivitySubscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentNotification:
-    """That a person was told that a match is about to start, or who won its toss."""
+    """A marker that a user has received a notification about a match."""
 
     match_id: str
     user_id: str
@@ -218,7 +211,7 @@ class SentNotification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateHash:
-    """The fingerprint of what was pushed last to one view of a match."""
+    """The hash of the content last pushed to a view of a match."""
 
     match_id: str
     team_id: str
@@ -228,7 +221,7 @@ class StateHash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedDisplay:
-    """A display state as it was computed, as JSON text."""
+    """A computed display state as JSON text."""
 
     match_id: str
     team_id: str
@@ -239,7 +232,7 @@ class CachedDisplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedFixture:
-    """A fixture as SportMonks told it, as JSON text, and what was added to it to show it to people."""
+    """The last feed of a match as JSON text, and its enrichment with names and images."""
 
     match_id: str
     league_id: str
@@ -253,7 +246,7 @@ class CachedFixture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingState:
-    """How far the balls of a match have been processed; `content` is the pipeline's own JSON text."""
+    """The ball log of a match: `content` is its JSON text."""
 
     match_id: str
     last_ball_id: int
@@ -264,11 +257,10 @@ class ProcessingState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveActivity:
-    """What one device shows of one match.
+    """A Live Activity of a match on a device.
 
-    `starts` counts the pushes-to-start, `shown` is the hash of what the last one showed.
-
-    One that has ended and has a token still owes its device the word of it.
+    `starts` counts push-to-start requests; `shown` is the content hash of the last one. An ended
+    activity keeps its token until its device has received the end.
     """
 
     match_id: str
@@ -289,7 +281,10 @@ class LiveActivity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTarget:
-    """As much of an active Live Activity as a push wants; one with a channel has its updates from there."""
+    """The fields of an active Live Activity that a push needs.
+
+    With a channel, it receives its updates as broadcasts.
+    """
 
     match_id: str
     user_id: str
@@ -301,10 +296,7 @@ class PushTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveMatch:
-    """What the live pipeline remembers of a match between two polls.
-
-    `version` counts the writes.
-    """
+    """The pipeline state of a match; `version` counts writes and serves as an optimistic lock."""
 
     match_id: str
     last_updated_at: int
@@ -320,57 +312,57 @@ class ActiveMatch:
 
 
 def view_key(match_id: str, team_id: str) -> str:
-    """The key of a state hash: a match as one side sees it."""
+    """Return the key of a state hash."""
     return f"{match_id}#{team_id}"
 
 
 def display_key(match_id: str, team_id: str) -> str:
-    """The key of a cached display state."""
+    """Return the key of a cached display state."""
     return f"DISPLAY#{match_id}#{team_id}"
 
 
 def activity_key(user_id: str, device_id: str) -> str:
-    """The sort key of a Live Activity: a person's device."""
+    """Return the sort key of a Live Activity."""
     return f"{user_id}#{device_id}"
 
 
 def notification_key(user_id: str, kind: NotificationKind) -> str:
-    """The sort key of a notice: the person alone for the one before the match."""
+    """Return the sort key of a notification: the user id, with a suffix except for PREMATCH."""
     return user_id if kind is NotificationKind.PREMATCH else f"{user_id}#{kind.value}"
 
 
 def match_lock_key(match_id: str) -> str:
-    """The name of the lock under which one instance sees to a match."""
+    """Return the key of the lock that assigns a match to an instance."""
     return f"match:{match_id}"
 
 
-def epoch_ms(moment: str) -> int:
-    """Milliseconds of a start time."""
-    return round(datetime.fromisoformat(moment).timestamp() * 1000)
+def epoch_ms(start_time: str) -> int:
+    """Convert a start time to epoch milliseconds."""
+    return round(datetime.fromisoformat(start_time).timestamp() * 1000)
 
 
-def format_start_time(moment: int) -> str:
-    """A start time of milliseconds."""
-    return f"{datetime.fromtimestamp(moment // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def format_start_time(time_ms: int) -> str:
+    """Convert epoch milliseconds to a start time."""
+    return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def has_expired(expires_at: int, now: int) -> bool:
-    """Whether a lifetime is over at `now` seconds, whatever the sweeper has done about it."""
+    """Whether an item has expired at `now` seconds, even if the store has not deleted it yet."""
     return expires_at <= now
 
 
 def device_expiry(now: int) -> int:
-    """Ninety days after the last call of the app; `now` in seconds."""
+    """Return the expiry of a registration: 90 days after `now`, in seconds."""
     return now + DEVICE_TTL_SECONDS
 
 
 def follow_expiry(start_time: str, match_type: str = "") -> int:
-    """Two days after the match starts; for a match of several days, after its last one starts."""
+    """Return the expiry of a follow: two days after the last day of the match starts."""
     start = datetime.fromisoformat(start_time) + timedelta(days=EXTRA_MATCH_DAYS.get(match_type, 0))
     return round(start.timestamp()) + FOLLOW_TTL_SECONDS
 
 
 def is_enrichment_time(starting_at: str, now: int, margin: int = 0) -> bool:
-    """Whether `now`, in milliseconds, lies in the time around the match in which enrichment is written."""
+    """Whether `now`, in milliseconds, is in the window in which enrichment is written."""
     start = epoch_ms(starting_at)
     return start - ENRICHMENT_LEAD_MS - margin <= now <= start + ENRICHMENT_TAIL_MS + margin

@@ -1,8 +1,7 @@
-"""A scorecard worked out from balls: the same lines that the scores tell of, ball by ball.
+"""Computes scorecards from balls.
 
-`InningsTally` is filled by `bowl`, one ball after another. An over is closed by the first ball of
-the next one, or, where nothing follows, by its sixth legal ball: umpires may miscount, and an
-innings may end in the middle of an over.
+`InningsTally.bowl` adds one ball. The first ball of the next over closes an over; without one, the
+sixth legal ball does. Umpires may miscount, and an innings may end in the middle of an over.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,10 @@ from tally.cricket.model.laws import BALLS_PER_OVER
 
 @dataclass(slots=True)
 class BatterTally:
-    """What one batter has done in an innings. `sixes_in_a_row` counts faced balls."""
+    """A batter's innings; one field per figure of the scorecard.
+
+    `sixes_in_a_row` counts faced balls.
+    """
 
     player_id: str
     name: str = ""
@@ -37,7 +39,7 @@ class BatterTally:
 
 @dataclass(slots=True)
 class BowlerTally:
-    """What one bowler has done in an innings; `balls` are those of an over that is not complete."""
+    """A bowler's figures in an innings; `balls` counts those of an incomplete over."""
 
     player_id: str
     name: str = ""
@@ -52,7 +54,7 @@ class BowlerTally:
 
 @dataclass(slots=True)
 class OverTally:
-    """The over that is being bowled."""
+    """The current over."""
 
     number: int
     legal: int = 0
@@ -67,7 +69,7 @@ class OverTally:
 
 @dataclass(slots=True)
 class InningsTally:
-    """An innings, as far as its balls go."""
+    """The running totals of an innings; one field per figure."""
 
     number: int
     team_id: str
@@ -101,12 +103,9 @@ class InningsTally:
         return tally
 
     def bowl(self, ball: Ball) -> None:
-        """Take one more ball into account.
-
-        Who wants to know of maidens calls `close_over` before.
-        """
+        """Add a ball. To learn of a maiden over, call `close_over` before."""
         if not ball.is_delivery:
-            self._wicket(ball)
+            self._add_wicket(ball)
             return
         self.close_over(ball)
         if self.over is None:
@@ -119,12 +118,15 @@ class InningsTally:
         self.legal += ball.is_legal
         for name in self.extras:
             self.extras[name] += getattr(ball, name)
-        self._to_batter(ball)
-        self._to_bowler(ball)
-        self._wicket(ball)
+        self._add_to_batter(ball)
+        self._add_to_bowler(ball)
+        self._add_wicket(ball)
 
     def close_over(self, following: Ball | None) -> Ball | None:
-        """End the over if `following` (None: nobody knows what comes) is not part of it; its last ball, if it was a maiden."""
+        """Close the over unless `following` belongs to it; return the last ball of a maiden.
+
+        Without `following`, only a complete over is closed.
+        """
         over = self.over
         if (
             over is None
@@ -147,12 +149,12 @@ class InningsTally:
                 )
         return over.last if over.is_maiden else None
 
-    def _to_batter(self, ball: Ball) -> None:
+    def _add_to_batter(self, ball: Ball) -> None:
         striker = self.batter(ball.striker_id, ball.striker_name)
         if ball.non_striker_id:
             self.batter(ball.non_striker_id)
         if striker.how_out is not None and not striker.how_out.counts:
-            striker.how_out = None  # came back
+            striker.how_out = None  # returned
         if not ball.wides:
             striker.balls += 1
             striker.sixes_in_a_row = striker.sixes_in_a_row + 1 if ball.is_boundary_six else 0
@@ -160,14 +162,14 @@ class InningsTally:
         striker.fours += ball.is_boundary_four
         striker.sixes += ball.is_boundary_six
 
-    def _to_bowler(self, ball: Ball) -> None:
+    def _add_to_bowler(self, ball: Ball) -> None:
         bowler = self.bowler(ball.bowler_id, ball.bowler_name)
         bowler.runs += ball.runs_against_bowler
         bowler.wides += ball.wides
         bowler.noballs += ball.noballs
         bowler.wickets += ball.wicket is not None and ball.wicket.is_credited_to_bowler
 
-    def _wicket(self, ball: Ball) -> None:
+    def _add_wicket(self, ball: Ball) -> None:
         if ball.wicket is None:
             return
         out = self.batter(ball.wicket.player_out_id, ball.wicket.player_out_name)
@@ -183,7 +185,7 @@ class InningsTally:
         return Overs(self.overs_complete + complete, balls)
 
     def card(self) -> InningsFeed:
-        """The innings as the scores would tell it."""
+        """Return the innings in the form of a feed."""
         return InningsFeed(
             self.number,
             self.team_id,
@@ -192,13 +194,14 @@ class InningsTally:
             self.wickets,
             self.overs,
             batters=tuple(
-                self._line(tally, sort) for sort, tally in enumerate(self.batters.values(), 1)
+                self._batter_line(tally, sort)
+                for sort, tally in enumerate(self.batters.values(), 1)
             ),
-            bowlers=tuple(self._figures(tally) for tally in self.bowlers.values()),
+            bowlers=tuple(self._bowler_line(tally) for tally in self.bowlers.values()),
             extras=Extras(**self.extras),
         )
 
-    def _line(self, tally: BatterTally, sort: int) -> BatterLine:
+    def _batter_line(self, tally: BatterTally, sort: int) -> BatterLine:
         last = self.last
         is_in = (
             last is not None
@@ -210,12 +213,12 @@ class InningsTally:
             tally.player_id, tally.name, *figures, is_in, tally.how_out, tally.bowler_id, sort
         )
 
-    def _figures(self, tally: BowlerTally) -> BowlerLine:
-        under_way = 0
+    def _bowler_line(self, tally: BowlerTally) -> BowlerLine:
+        current_balls = 0
         if self.over is not None:
-            under_way = self.over.bowlers.get(tally.player_id, 0)
+            current_balls = self.over.bowlers.get(tally.player_id, 0)
         overs, balls = divmod(
-            tally.overs * BALLS_PER_OVER + tally.balls + under_way, BALLS_PER_OVER
+            tally.overs * BALLS_PER_OVER + tally.balls + current_balls, BALLS_PER_OVER
         )
         figures = (tally.maidens, tally.runs, tally.wickets, tally.wides, tally.noballs)
         return BowlerLine(tally.player_id, tally.name, overs, balls, *figures)
@@ -224,7 +227,7 @@ class InningsTally:
 def scorecards(
     balls: Iterable[Ball], super_overs: frozenset[int] = frozenset()
 ) -> tuple[InningsFeed, ...]:
-    """The scorecard of every innings; `super_overs` are the numbers of those that are one."""
+    """Return the scorecard of every innings; `super_overs` contains numbers of innings."""
     tallies: dict[int, InningsTally] = {}
     for ball in balls:
         tally = tallies.get(ball.innings)

@@ -1,9 +1,9 @@
-"""Events from scores alone, whatever lies between two polls.
+"""Tier 0: detects events from scores only.
 
-A poll's scores imply events: a batter with 62 runs has had a fifty, a bowler with four wickets a
-third and a fourth. So this module lists all that a scorecard implies, innings by innings, and
-`history.untold` says what of it is new. What the scores cannot say is left out: the order of two
-fifties within one poll, and who was on fire only for a ball or two between polls.
+Scores imply events: a batter with 62 runs has scored a fifty, a bowler with four wickets has taken
+a third and a fourth. This module derives all events that a scorecard implies; `history` finds the
+new ones. Scores do not show the order of two fifties within a poll, or a batter who was on fire
+only between two polls.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ MILESTONES: Final = ((50, EventKind.FIFTY), (90, EventKind.NINETIES), (100, Even
 
 
 def milestones(before: int, after: int) -> Iterator[EventKind]:
-    """What a batter passes between two scores."""
+    """Yield the milestones that a batter passes between two scores."""
     for runs, kind in MILESTONES:
         if before < runs <= after:
             yield kind
@@ -32,51 +32,53 @@ def is_on_fire(runs: int, balls: int) -> bool:
 
 
 def score_events(feed: MatchFeed) -> Iterator[KeyEvent]:
-    """All that the scores imply, in order of play as far as they know it; without the end of innings and match."""
+    """Yield all events that the scores imply, except the ends of innings and match."""
     for innings in feed.innings:
         yield from innings_events(innings)
 
 
 def innings_events(innings: InningsFeed) -> Iterator[KeyEvent]:
+    """Yield the events that the scorecard of an innings implies."""
     lines = sorted(innings.batters, key=lambda line: line.sort)
-    for place, line in enumerate(lines, 1):
-        yield from _batter(innings, line, place)
+    for order, line in enumerate(lines, 1):
+        yield from _batter(innings, line, order)
     for line in lines:
         if line.how_out is not None and line.how_out.counts:
-            told: dict[str, Any] = {
+            details: dict[str, Any] = {
                 "player": line.name,
                 "runs": line.runs,
                 "balls": line.balls,
                 "reason": line.how_out.value,
             }
-            bowler = next(
-                (each.name for each in innings.bowlers if each.player_id == line.bowler_id), ""
+            bowler_name = next(
+                (bowler.name for bowler in innings.bowlers if bowler.player_id == line.bowler_id),
+                "",
             )
-            other = bowler if line.how_out.is_credited_to_bowler else ""
-            yield _event(innings, EventKind.WICKET, line.player_id, other=other, **told)
-    for figures in innings.bowlers:
-        yield from _bowler(innings, figures)
+            other = bowler_name if line.how_out.is_credited_to_bowler else ""
+            yield _event(innings, EventKind.WICKET, line.player_id, other=other, **details)
+    for bowler_line in innings.bowlers:
+        yield from _bowler(innings, bowler_line)
 
 
-def _batter(innings: InningsFeed, line: BatterLine, place: int) -> Iterator[KeyEvent]:
-    told: dict[str, Any] = {"player": line.name, "runs": line.runs, "balls": line.balls}
-    if place > OPENERS and (line.is_at_crease or line.balls or line.how_out is not None):
+def _batter(innings: InningsFeed, line: BatterLine, order: int) -> Iterator[KeyEvent]:
+    details: dict[str, Any] = {"player": line.name, "runs": line.runs, "balls": line.balls}
+    if order > OPENERS and (line.is_at_crease or line.balls or line.how_out is not None):
         yield _event(innings, EventKind.NEW_BATTER, line.player_id, player=line.name)
     for kind in milestones(0, line.runs):
-        yield _event(innings, kind, line.player_id, **told)
+        yield _event(innings, kind, line.player_id, **details)
     if is_on_fire(line.runs, line.balls):
-        yield _event(innings, EventKind.BATTER_ON_FIRE, line.player_id, **told)
+        yield _event(innings, EventKind.BATTER_ON_FIRE, line.player_id, **details)
 
 
 def _bowler(innings: InningsFeed, line: BowlerLine) -> Iterator[KeyEvent]:
     for count in range(BOWLER_ON_FIRE_WICKETS, line.wickets + 1):
-        told: dict[str, Any] = {"player": line.name, "count": count, "runs": line.runs}
-        yield _event(innings, EventKind.BOWLER_ON_FIRE, f"{line.player_id}:{count}", **told)
+        details: dict[str, Any] = {"player": line.name, "count": count, "runs": line.runs}
+        yield _event(innings, EventKind.BOWLER_ON_FIRE, f"{line.player_id}:{count}", **details)
 
 
 def is_innings_over(feed: MatchFeed, innings: InningsFeed) -> bool:
-    """The next one has begun, the feed says so, or the scores prove it."""
-    last = max(each.number for each in feed.innings)
+    """Whether the next innings has started, the feed reports the end, or the scores prove it."""
+    last = max(played.number for played in feed.innings)
     if innings.number < last or feed.status.is_over or has_ended(feed, innings):
         return True
     return (
@@ -87,7 +89,7 @@ def is_innings_over(feed: MatchFeed, innings: InningsFeed) -> bool:
 
 
 def innings_end_event(feed: MatchFeed, innings: InningsFeed) -> KeyEvent:
-    """That it ended, and why."""
+    """Return the event for the end of an innings."""
     side = feed.side(innings.team_id)
     return KeyEvent(
         kind=EventKind.INNINGS_END,
@@ -105,8 +107,8 @@ def innings_end_event(feed: MatchFeed, innings: InningsFeed) -> KeyEvent:
 
 
 def match_end_event(feed: MatchFeed) -> KeyEvent:
-    """That it is over, and how it came out: the service's own words, or the plain ones for a match without winner."""
-    last = max(feed.innings, key=lambda each: each.number, default=None)
+    """Return the event for the end of the match, with the result."""
+    last = max(feed.innings, key=lambda played: played.number, default=None)
     score = f"{last.runs}/{last.wickets}" if last else ""
     return KeyEvent(
         kind=EventKind.MATCH_END,
@@ -117,7 +119,7 @@ def match_end_event(feed: MatchFeed) -> KeyEvent:
 
 
 def result_text(feed: MatchFeed) -> str:
-    """The result in words."""
+    """Return the result as text: the note of the service, or a standard text."""
     if feed.note:
         return feed.note
     winner = feed.side(feed.winner_team_id or "")
@@ -134,11 +136,11 @@ def result_text(feed: MatchFeed) -> str:
     }.get(feed.status, "")
 
 
-def _event(innings: InningsFeed, kind: EventKind, subject: str, **told: Any) -> KeyEvent:
+def _event(innings: InningsFeed, kind: EventKind, subject: str, **details: Any) -> KeyEvent:
     score, is_super_over = f"{innings.runs}/{innings.wickets}", innings.is_super_over
-    place: dict[str, Any] = {
+    common: dict[str, Any] = {
         "innings": innings.number,
         "team_id": innings.team_id,
         "is_super_over": is_super_over,
     }
-    return KeyEvent(kind=kind, subject=subject, score=score, **place, **told)
+    return KeyEvent(kind=kind, subject=subject, score=score, **common, **details)

@@ -1,12 +1,12 @@
-"""Events from balls, each at the ball that it falls on, in order of play.
+"""Tier 1: detects events from balls, each at its ball, in order of play.
 
-`BallWatcher` is given one ball after another, and knows of each bowler's run of wickets for the
-whole match: a hat-trick may lie across overs and innings, while a super over keeps its own. Events
-of one ball come in this order: who came in, the boundary, sixes in a row, what the batter has
-reached, the wicket, what the bowler has reached, and at the end of its over the maiden.
+The detector tracks each bowler's consecutive wickets for the whole match: a hat-trick may span
+overs and innings; a super over counts separately. The events of one ball have this order: new
+batter, boundary, consecutive sixes, batter milestone, wicket, bowler milestone and, at the end of
+the over, maiden.
 
-With the balls at hand, what the scores can tell (fifty, wicket, …) is told from here too, since
-only balls say when it was.
+Tier 1 also detects the events of tier 0 (fifty, wicket, …), because only balls determine when they
+happened.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,22 +24,21 @@ NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class BallEventDetector:
-    """Sees the balls of a match in order."""
+    """Detects the events of a match; receives its balls in order."""
 
     def __init__(
         self, super_overs: frozenset[int] = frozenset(), names: Mapping[str, str] = NO_NAMES
     ) -> None:
         self.tallies: dict[int, InningsTally] = {}
         self._super_overs = super_overs
-        # A ball has no name for the batter at the other end.
+        # A ball does not contain the name of the non-striker.
         self._names = names
-        # By bowler, and in a super over by its innings as well: bowler's wickets with consecutive
-        # balls.
-        self._runs_of_wickets: dict[tuple[str, int], int] = {}
-        self._came_in: dict[int, list[str]] = {}
+        # Wickets with consecutive balls, by bowler and, for super overs, innings.
+        self._consecutive_wickets: dict[tuple[str, int], int] = {}
+        self._batters_seen: dict[int, list[str]] = {}
 
-    def watch(self, balls: Iterable[Ball]) -> Iterator[KeyEvent]:
-        """The events of these balls; an over whose sixth legal ball was the last that is known counts as complete."""
+    def detect(self, balls: Iterable[Ball]) -> Iterator[KeyEvent]:
+        """Yield the events of the balls; a last over with six legal balls counts as complete."""
         for ball in balls:
             yield from self._ball(ball)
         for tally in self.tallies.values():
@@ -73,17 +72,17 @@ class BallEventDetector:
             yield ball_event(last, tally, EventKind.MAIDEN, str(last.over), player=last.bowler_name)
 
     def _new_batters(self, tally: InningsTally, ball: Ball) -> Iterator[KeyEvent]:
-        came_in = self._came_in.setdefault(ball.innings, [])
+        seen = self._batters_seen.setdefault(ball.innings, [])
         for player_id in (ball.striker_id, ball.non_striker_id):
-            if player_id and player_id not in came_in:
-                came_in.append(player_id)
-                if len(came_in) > OPENERS:
+            if player_id and player_id not in seen:
+                seen.append(player_id)
+                if len(seen) > OPENERS:
                     name = tally.batters[player_id].name or self._names.get(player_id, "")
                     yield ball_event(ball, tally, EventKind.NEW_BATTER, player_id, player=name)
 
     def _batting(self, tally: InningsTally, ball: Ball, runs_before: int) -> Iterator[KeyEvent]:
         batter = tally.batters[ball.striker_id]
-        told: dict[str, Any] = {
+        details: dict[str, Any] = {
             "player": batter.name,
             "other": ball.bowler_name,
             "runs": batter.runs,
@@ -91,7 +90,7 @@ class BallEventDetector:
         }
         if ball.is_boundary_six or ball.is_boundary_four:
             kind = EventKind.SIX if ball.is_boundary_six else EventKind.FOUR
-            yield ball_event(ball, tally, kind, ball.striker_id, **told)
+            yield ball_event(ball, tally, kind, ball.striker_id, **details)
         if ball.is_boundary_six and batter.sixes_in_a_row > 1:
             count = batter.sixes_in_a_row
             yield ball_event(
@@ -100,18 +99,18 @@ class BallEventDetector:
                 EventKind.CONSECUTIVE_SIXES,
                 f"{ball.striker_id}:{count}",
                 count=count,
-                **told,
+                **details,
             )
         for kind in milestones(runs_before, batter.runs):
-            yield ball_event(ball, tally, kind, ball.striker_id, **told)
+            yield ball_event(ball, tally, kind, ball.striker_id, **details)
         if is_on_fire(batter.runs, batter.balls) and not self._was_on_fire(batter, ball):
-            yield ball_event(ball, tally, EventKind.BATTER_ON_FIRE, ball.striker_id, **told)
+            yield ball_event(ball, tally, EventKind.BATTER_ON_FIRE, ball.striker_id, **details)
 
     @staticmethod
     def _was_on_fire(batter: BatterTally, ball: Ball) -> bool:
-        """A ball earlier.
+        """Whether the batter was on fire before the ball.
 
-        Who cools down and catches fire again is on fire twice here; `history` keeps the first.
+        A batter can be on fire more than once; `history` keeps the first event.
         """
         return is_on_fire(batter.runs - ball.runs_bat, batter.balls - (not ball.wides))
 
@@ -120,26 +119,26 @@ class BallEventDetector:
         if ball.wicket is not None and ball.wicket.counts:
             yield self._wicket(tally, ball, ball.wicket)
         if ball.wicket is None or not ball.wicket.is_credited_to_bowler:
-            self._runs_of_wickets[key] = 0
+            self._consecutive_wickets[key] = 0
             return
-        count = self._runs_of_wickets[key] = self._runs_of_wickets.get(key, 0) + 1
+        count = self._consecutive_wickets[key] = self._consecutive_wickets.get(key, 0) + 1
         bowler = tally.bowlers[ball.bowler_id]
-        told: dict[str, Any] = {"player": bowler.name, "count": count}
+        details: dict[str, Any] = {"player": bowler.name, "count": count}
         if count == ON_HAT_TRICK:
-            yield ball_event(ball, tally, EventKind.ON_HAT_TRICK, ball.bowler_id, **told)
+            yield ball_event(ball, tally, EventKind.ON_HAT_TRICK, ball.bowler_id, **details)
         elif count >= HAT_TRICK:
-            yield ball_event(ball, tally, EventKind.HAT_TRICK, ball.bowler_id, **told)
+            yield ball_event(ball, tally, EventKind.HAT_TRICK, ball.bowler_id, **details)
         if bowler.wickets >= BOWLER_ON_FIRE_WICKETS:
             subject = f"{ball.bowler_id}:{bowler.wickets}"
-            figures: dict[str, Any] = {"count": bowler.wickets, "runs": bowler.runs}
+            wickets: dict[str, Any] = {"count": bowler.wickets, "runs": bowler.runs}
             yield ball_event(
-                ball, tally, EventKind.BOWLER_ON_FIRE, subject, player=bowler.name, **figures
+                ball, tally, EventKind.BOWLER_ON_FIRE, subject, player=bowler.name, **wickets
             )
 
     @staticmethod
     def _wicket(tally: InningsTally, ball: Ball, wicket: Wicket) -> KeyEvent:
         out = tally.batters[wicket.player_out_id]
-        told: dict[str, Any] = {
+        details: dict[str, Any] = {
             "player": out.name,
             "runs": out.runs,
             "balls": out.balls,
@@ -153,21 +152,26 @@ class BallEventDetector:
             out.player_id,
             reason=wicket.kind.value,
             other=other,
-            **told,
+            **details,
         )
 
 
 def ball_event(
-    ball: Ball, tally: InningsTally, kind: EventKind, subject: str, **told: Any
+    ball: Ball, tally: InningsTally, kind: EventKind, subject: str, **details: Any
 ) -> KeyEvent:
-    """An event on `ball`, with the score after it."""
-    place: dict[str, Any] = {
+    """Return an event at a ball, with the score after it."""
+    position: dict[str, Any] = {
         "innings": ball.innings,
         "over": ball.over,
         "number": ball.number,
         "ball_id": ball.id,
     }
-    side: dict[str, Any] = {"team_id": tally.team_id, "is_super_over": tally.is_super_over}
+    team: dict[str, Any] = {"team_id": tally.team_id, "is_super_over": tally.is_super_over}
     return KeyEvent(
-        kind=kind, subject=subject, score=f"{tally.runs}/{tally.wickets}", **place, **side, **told
+        kind=kind,
+        subject=subject,
+        score=f"{tally.runs}/{tally.wickets}",
+        **position,
+        **team,
+        **details,
     )

@@ -1,1 +1,1 @@
-"""The gateway to SportMonks, where scores come from: what is on its wire, and what that means in the words of the backend."""
+"""The gateway to SportMonks: HTTP client, payload structs and their translation to the model."""

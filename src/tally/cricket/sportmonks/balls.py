@@ -1,4 +1,4 @@
-"""The balls of a match, in order and each once, with what SportMonks' scores make of them."""
+"""Translates the balls of a fixture."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ from tally.cricket.sportmonks.score_names import parse_score
 def translate_balls(
     fixture: payloads.SportMonksFixture, numbers: Mapping[int, int], names: Mapping[int, str]
 ) -> Iterator[Ball]:
-    """In order of their ids, each once: of two with one id, the later stands."""
+    """Yield each ball once, in order of ids; a later entry replaces an earlier one with its id."""
     latest = {ball.id: ball for ball in fixture.balls or ()}
     for ball_id in sorted(latest):
         ball = latest[ball_id]
@@ -23,10 +23,10 @@ def translate_balls(
 
 
 def _ball(ball: payloads.SportMonksBall, innings: int, names: Mapping[int, str]) -> Ball:
-    reading = parse_score(ball.score)
+    score = parse_score(ball.score)
     over, number = parse_overs(ball.ball)
-    pair = (ball.batsman_one_on_creeze_id, ball.batsman_two_on_creeze_id)
-    extras = reading.wides + reading.noballs + reading.byes + reading.leg_byes + reading.penalty
+    at_crease = (ball.batsman_one_on_creeze_id, ball.batsman_two_on_creeze_id)
+    extras = score.wides + score.noballs + score.byes + score.leg_byes + score.penalty
     return Ball(
         id=ball.id,
         innings=innings,
@@ -36,37 +36,41 @@ def _ball(ball: payloads.SportMonksBall, innings: int, names: Mapping[int, str])
         striker_id=str(ball.batsman_id),
         striker_name=names.get(ball.batsman_id, ""),
         non_striker_id=next(
-            (str(each) for each in pair if each not in {None, ball.batsman_id}), None
+            (str(batter) for batter in at_crease if batter not in {None, ball.batsman_id}), None
         ),
         bowler_id=str(ball.bowler_id),
         bowler_name=names.get(ball.bowler_id, ""),
-        runs_bat=reading.runs_bat,
-        runs_total=reading.runs_bat + extras,
-        wides=reading.wides,
-        noballs=reading.noballs,
-        byes=reading.byes,
-        leg_byes=reading.leg_byes,
-        penalty=reading.penalty,
-        is_boundary_four=reading.is_four,
-        is_boundary_six=reading.is_six,
-        wicket=_wicket(ball, reading.kind, names),
+        runs_bat=score.runs_bat,
+        runs_total=score.runs_bat + extras,
+        wides=score.wides,
+        noballs=score.noballs,
+        byes=score.byes,
+        leg_byes=score.leg_byes,
+        penalty=score.penalty,
+        is_boundary_four=score.is_four,
+        is_boundary_six=score.is_six,
+        wicket=_wicket(ball, score.kind, names),
         updated_at=ball.updated_at or "",
-        is_delivery=reading.is_delivery,
+        is_delivery=score.is_delivery,
     )
 
 
 def _wicket(
     ball: payloads.SportMonksBall, kind: WicketKind | None, names: Mapping[int, str]
 ) -> Wicket | None:
-    found = resolve_caught_and_bowled(kind, ball.score.name, ball.catchstump_id, ball.bowler_id)
-    if found is None:
+    resolved = resolve_caught_and_bowled(kind, ball.score.name, ball.catchstump_id, ball.bowler_id)
+    if resolved is None:
         return None
-    out = ball.batsmanout_id or ball.batsman_id
-    helped = (ball.runout_by_id, ball.catchstump_id)
-    fielders = tuple(names.get(each, str(each)) for each in helped if each is not None)
+    player_out = ball.batsmanout_id or ball.batsman_id
+    fielder_ids = (ball.runout_by_id, ball.catchstump_id)
+    fielders = tuple(
+        names.get(fielder_id, str(fielder_id))
+        for fielder_id in fielder_ids
+        if fielder_id is not None
+    )
     return Wicket(
-        str(out),
-        names.get(out, ""),
-        found,
-        fielders if found is not WicketKind.CAUGHT_AND_BOWLED else (),
+        str(player_out),
+        names.get(player_out, ""),
+        resolved,
+        fielders if resolved is not WicketKind.CAUGHT_AND_BOWLED else (),
     )

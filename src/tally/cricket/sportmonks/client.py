@@ -1,6 +1,6 @@
-"""Asks SportMonks: one request, with its token, within a time, tried again if that may help, and not at all while it is failing.
+"""The HTTP client of the SportMonks API, with a time-out, retries, a circuit breaker and a quota.
 
-The token is in the address of every request, so no address is ever logged or put into an error.
+The URL of every request contains the API token. Never log a URL or put one into an error.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 import msgspec
 from pyreqwest.client import Client
 
-from tally.cricket.sportmonks.budget import Budget
 from tally.cricket.sportmonks.payloads import SportMonksItem, SportMonksList
 from tally.errors import NotFound, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
@@ -22,21 +21,54 @@ from tally.settings import Secret
 
 T = TypeVar("T")
 
-WHO: Final = "SportMonks"
-MAX_ANSWER: Final = 64 * 1024 * 1024
+SERVICE: Final = "SportMonks"
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 MAX_PAGES: Final = 2_000
-# How long to leave it alone after a refusal that does not say.
-REST_SECONDS: Final = 60.0
-LONGEST_REST: Final = 3600.0
-REFUSED: Final = "sportmonks_refused"
+HOUR_SECONDS: Final = 3600.0
+# The pause after a 429 response without Retry-After.
+DEFAULT_PAUSE_SECONDS: Final = 60.0
+MAX_PAUSE_SECONDS: Final = 3600.0
+REJECTED: Final = "sportmonks_refused"
 
 
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, Unavailable) and error.code != REFUSED
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, Unavailable) and error.code != REJECTED
+
+
+class HourlyQuota:
+    """Counts the requests per resource and hour, from the first request of each hour."""
+
+    def __init__(self, clock: Clock, limit: int) -> None:
+        self._clock = clock
+        self._limit = limit
+        # By resource: the start of its hour and the number of requests since then.
+        self._windows: dict[str, tuple[float, int]] = {}
+        self._paused_until: dict[str, float] = {}
+
+    def consume(self, resource: str) -> None:
+        """Count a request, or raise RateLimited with the seconds until the next one is allowed."""
+        now = self._clock.monotonic()
+        start, count = self._windows.get(resource, (now, 0))
+        if now - start >= HOUR_SECONDS:
+            start, count = now, 0
+        wait = self._paused_until.get(resource, now) - now
+        if count >= self._limit:
+            wait = max(wait, start + HOUR_SECONDS - now)
+        if wait > 0:
+            raise _quota_exceeded(wait)
+        self._windows[resource] = start, count + 1
+
+    def pause(self, resource: str, seconds: float) -> None:
+        """Allow no request for a resource for some seconds, as a 429 response demands."""
+        self._paused_until[resource] = self._clock.monotonic() + seconds
+
+
+def _quota_exceeded(retry_after: float) -> RateLimited:
+    return RateLimited("The SportMonks request quota is exhausted", retry_after=retry_after)
 
 
 class SportMonksClient:
-    """SportMonks' API, for one token."""
+    """Sends GET requests with one API token."""
 
     def __init__(
         self,
@@ -55,62 +87,63 @@ class SportMonksClient:
         self._url = url
         self._token = token
         self._timeout = timedelta(seconds=timeout)
-        self._budget = Budget(clock, hourly)
+        self._quota = HourlyQuota(clock, hourly)
         self._retry = RetryPolicy(
-            attempts=attempts, base=0.2, cap=2, deadline=4 * timeout, is_retryable=_may_pass
+            attempts=attempts, base=0.2, cap=2, deadline=4 * timeout, is_retryable=_is_transient
         )
-        # A token that is refused is no outage: only what may pass counts.
-        self.breaker = Breaker("sportmonks", clock, metrics, is_failure=_may_pass)
+        # A rejected token is a configuration error, not an outage.
+        self.breaker = Breaker("sportmonks", clock, metrics, is_failure=_is_transient)
 
-    async def many(self, path: str, parameters: Mapping[str, str]) -> SportMonksList:
-        return await self._read(path, parameters, SportMonksList)
+    async def get_list(self, path: str, parameters: Mapping[str, str]) -> SportMonksList:
+        return await self._get(path, parameters, SportMonksList)
 
-    async def one(self, path: str, parameters: Mapping[str, str]) -> SportMonksItem:
-        """One thing, or NotFound."""
-        return await self._read(path, parameters, SportMonksItem)
+    async def get_item(self, path: str, parameters: Mapping[str, str]) -> SportMonksItem:
+        """Return one item, or raise NotFound."""
+        return await self._get(path, parameters, SportMonksItem)
 
-    async def pages(
+    async def get_pages(
         self, path: str, parameters: Mapping[str, str]
     ) -> AsyncIterator[list[msgspec.Raw]]:
-        """Page after page of a list."""
-        page, last = 1, 1
-        while page <= min(last, MAX_PAGES):
-            answer = await self.many(path, {**parameters, "page": str(page)})
-            yield answer.data
-            last = answer.meta.last_page if answer.meta is not None else 1
+        """Yield the pages of a list."""
+        page, last_page = 1, 1
+        while page <= min(last_page, MAX_PAGES):
+            response = await self.get_list(path, {**parameters, "page": str(page)})
+            yield response.data
+            last_page = response.meta.last_page if response.meta is not None else 1
             page += 1
 
-    async def _read(self, path: str, parameters: Mapping[str, str], kind: type[T]) -> T:
-        async def call() -> T:
-            return await self.breaker.call(lambda: self._ask(path, parameters, kind))
+    async def _get(self, path: str, parameters: Mapping[str, str], kind: type[T]) -> T:
+        async def attempt() -> T:
+            return await self.breaker.call(lambda: self._send(path, parameters, kind))
 
-        return await self._retry.call(call, self._clock)
+        return await self._retry.call(attempt, self._clock)
 
-    async def _ask(self, path: str, parameters: Mapping[str, str], kind: type[T]) -> T:
+    async def _send(self, path: str, parameters: Mapping[str, str], kind: type[T]) -> T:
         if self._token is None:
-            raise Unavailable("SportMonks is not set up here", code="sportmonks_not_set_up")
+            raise Unavailable("SportMonks is not configured", code="sportmonks_not_set_up")
         resource = path.split("/")[1]
-        self._budget.take(resource)
+        self._quota.consume(resource)
         query = {**parameters, "api_token": self._token.reveal()}
         request = self._client.get(f"{self._url}{path}").query(query).timeout(self._timeout)
-        answer = await fetch(request, WHO, MAX_ANSWER)
-        self._check(answer, resource)
-        return answer.decode(kind, WHO)
+        response = await fetch(request, SERVICE, MAX_RESPONSE_BYTES)
+        self._check_status(response, resource)
+        return response.decode(kind, SERVICE)
 
-    def _check(self, answer: HttpResponse, resource: str) -> None:
-        if answer.status == 429:
-            wait = _seconds(answer.headers.get("retry-after", ""))
-            self._budget.rest(resource, wait)
-            raise RateLimited("SportMonks' limit is used up", retry_after=wait)
-        if answer.status == 404:
-            raise NotFound("SportMonks has no such thing", code="sportmonks_not_found")
-        if answer.status in {400, 401, 403}:
-            raise Unavailable(f"SportMonks refused the request: {answer.status}", code=REFUSED)
-        if answer.status != 200:
-            raise Unavailable(f"SportMonks answered with {answer.status}")
+    def _check_status(self, response: HttpResponse, resource: str) -> None:
+        if response.status == 429:
+            wait = _pause_seconds(response.headers.get("retry-after", ""))
+            self._quota.pause(resource, wait)
+            raise _quota_exceeded(wait)
+        if response.status == 404:
+            raise NotFound("SportMonks returned status 404", code="sportmonks_not_found")
+        if response.status in {400, 401, 403}:
+            message = f"SportMonks rejected the request with status {response.status}"
+            raise Unavailable(message, code=REJECTED)
+        if response.status != 200:
+            raise Unavailable(f"SportMonks returned status {response.status}")
 
 
-def _seconds(text: str) -> float:
-    if not (text.isascii() and text.isdigit()):
-        return REST_SECONDS
-    return min(max(float(text), 1.0), LONGEST_REST)
+def _pause_seconds(retry_after: str) -> float:
+    if not (retry_after.isascii() and retry_after.isdigit()):
+        return DEFAULT_PAUSE_SECONDS
+    return min(max(float(retry_after), 1.0), MAX_PAUSE_SECONDS)

@@ -1,8 +1,7 @@
-"""SportMonks as the backend sees it: what is live now, one match, and the schedule, leagues, teams and seasons.
+"""The SportMonks gateway: live scores, single matches and reference data as model objects.
 
-One request tells of all live matches. Balls are asked for as soon as a match of a marquee league is
-among them, and kept for those alone. Something unreadable among the rest is logged and left out,
-and never stops the others.
+One request returns all live matches. The gateway includes balls in it while a match of a marquee
+league is live, and keeps the balls of those leagues only. A malformed item is logged and skipped.
 """
 
 import asyncio
@@ -27,10 +26,13 @@ from tally.errors import NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock
 
-SCORES: Final = "localteam,visitorteam,runs,scoreboards,lineup,batting.batsman,batting.result,bowling.bowler,manofmatch"
-BALLS: Final = f"{SCORES},balls"
-# So many bytes are read at a time.
-BITE: Final = 65_536
+INCLUDE_SCORES: Final = (
+    "localteam,visitorteam,runs,scoreboards,lineup,"
+    "batting.batsman,batting.result,bowling.bowler,manofmatch"
+)
+INCLUDE_BALLS: Final = f"{INCLUDE_SCORES},balls"
+# Decoding yields to the event loop after this many bytes.
+YIELD_BYTES: Final = 65_536
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,10 +41,7 @@ _log = logs.logger()
 
 
 class SportMonksGateway:
-    """Scores and reference data.
-
-    Trouble is Unavailable or RateLimited, and says when to come back if that is known.
-    """
+    """Implements the ports `LiveScores` and `ReferenceData`."""
 
     def __init__(
         self, client: SportMonksClient, clock: Clock, marquee_leagues: Sequence[str] = ()
@@ -50,96 +49,102 @@ class SportMonksGateway:
         self._client = client
         self._clock = clock
         self._marquee = frozenset(marquee_leagues)
-        self._wants_balls = False
+        self._includes_balls = False
 
     async def live(self) -> LivePoll:
-        """All matches that are covered now."""
-        poll = await self._look()
+        """Return all matches that are currently covered."""
+        poll = await self._poll()
         has_marquee = any(feed.league_id in self._marquee for feed in poll.feeds)
-        if has_marquee and not self._wants_balls:
-            self._wants_balls = True
-            return await self._look()
-        self._wants_balls = has_marquee
+        if has_marquee and not self._includes_balls:
+            self._includes_balls = True
+            return await self._poll()
+        self._includes_balls = has_marquee
         return poll
 
     async def match(self, match_id: str) -> MatchFeed | None:
-        """One match as it is now, with its balls if it is of a marquee league; None where there is none."""
+        """Return one match, with its balls if it belongs to a marquee league."""
         try:
-            answer = await self._client.one(f"/fixtures/{match_id}", {"include": BALLS})
+            response = await self._client.get_item(
+                f"/fixtures/{match_id}", {"include": INCLUDE_BALLS}
+            )
         except NotFound:
             return None
-        found = await self._readable(
-            [answer.data], payloads.SportMonksFixture, "fixture", self._feed
+        feeds = await self._decode(
+            [response.data], payloads.SportMonksFixture, "fixture", self._feed
         )
-        return found[0] if found else None
+        return feeds[0] if feeds else None
 
     async def fixtures(
         self, leagues: Sequence[records.League], since: str, until: str
     ) -> AsyncGenerator[Sequence[tuple[records.Fixture, MatchFeed]], None]:
-        """The matches of these leagues that start on the days from `since` to `until` (2026-11-15), a page at a time."""
+        """Yield pages of the leagues' matches that start on a day from `since` to `until`."""
         codes = {league.league_id: league.code for league in leagues}
         if not codes:
             return
-        asked = {
-            # Whole scorecards: what is kept of a match that was live must not be replaced by its
-            # totals alone.
-            "include": SCORES,
+        parameters = {
+            # With scorecards: a cached scorecard must not be replaced by totals only.
+            "include": INCLUDE_SCORES,
             "filter[league_id]": ",".join(codes),
             "filter[starts_between]": f"{since},{until}",
             "sort": "starting_at",
         }
 
-        def both(fixture: payloads.SportMonksFixture) -> tuple[records.Fixture, MatchFeed]:
+        def record_and_feed(
+            fixture: payloads.SportMonksFixture,
+        ) -> tuple[records.Fixture, MatchFeed]:
             now = self._clock.milliseconds()
-            return fixture_record(fixture, now, codes.get(str(fixture.league_id))), translate_match(
-                fixture, now, with_balls=False
+            return (
+                fixture_record(fixture, now, codes.get(str(fixture.league_id))),
+                translate_match(fixture, now, with_balls=False),
             )
 
-        async for page in self._client.pages("/fixtures", asked):
-            yield await self._readable(page, payloads.SportMonksFixture, "fixture", both)
+        async for page in self._client.get_pages("/fixtures", parameters):
+            yield await self._decode(page, payloads.SportMonksFixture, "fixture", record_and_feed)
 
     async def leagues(self) -> list[records.League]:
-        answer = await self._client.many("/leagues", {})
+        response = await self._client.get_list("/leagues", {})
         now = self._clock.milliseconds()
-        return await self._readable(
-            answer.data,
+        return await self._decode(
+            response.data,
             payloads.SportMonksLeague,
             "league",
             lambda league: league_record(league, now),
         )
 
     async def teams(self) -> list[records.Team]:
-        answer = await self._client.many("/teams", {})
+        response = await self._client.get_list("/teams", {})
         now = self._clock.milliseconds()
-        return await self._readable(
-            answer.data, payloads.SportMonksTeam, "team", lambda team: team_record(team, now)
+        return await self._decode(
+            response.data, payloads.SportMonksTeam, "team", lambda team: team_record(team, now)
         )
 
     async def season_teams(self, league: records.League) -> list[records.TeamSeason]:
-        """The sides of the league's season that is on."""
+        """Return the teams of the league's current season."""
         if league.season_id is None:
             return []
         try:
-            answer = await self._client.one(f"/seasons/{league.season_id}", {"include": "teams"})
+            response = await self._client.get_item(
+                f"/seasons/{league.season_id}", {"include": "teams"}
+            )
         except NotFound:
             return []
         now = self._clock.milliseconds()
-        found = await self._readable(
-            [answer.data], payloads.SportMonksSeason, "season", lambda season: season
+        seasons = await self._decode(
+            [response.data], payloads.SportMonksSeason, "season", lambda season: season
         )
         return [
             team_season_record(season, team, league.league_id, now)
-            for season in found
+            for season in seasons
             for team in season.teams or ()
         ]
 
-    async def _look(self) -> LivePoll:
-        answer = await self._client.many(
-            "/livescores", {"include": BALLS if self._wants_balls else SCORES}
+    async def _poll(self) -> LivePoll:
+        response = await self._client.get_list(
+            "/livescores", {"include": INCLUDE_BALLS if self._includes_balls else INCLUDE_SCORES}
         )
-        feeds = await self._readable(answer.data, payloads.SportMonksFixture, "fixture", self._feed)
+        feeds = await self._decode(response.data, payloads.SportMonksFixture, "fixture", self._feed)
         match_ids = {feed.match_id for feed in feeds} | {
-            match_id for raw in answer.data if (match_id := _id_of(raw))
+            match_id for raw in response.data if (match_id := _decode_id(raw))
         }
         return LivePoll(tuple(feeds), frozenset(match_ids), self._clock.milliseconds())
 
@@ -148,21 +153,21 @@ class SportMonksGateway:
             fixture, self._clock.milliseconds(), str(fixture.league_id) in self._marquee
         )
 
-    async def _readable(
-        self, items: Sequence[msgspec.Raw], kind: type[T], what: str, make: Callable[[T], R]
+    async def _decode(
+        self, items: Sequence[msgspec.Raw], kind: type[T], name: str, convert: Callable[[T], R]
     ) -> list[R]:
-        """Those that can be read; the others are told to the log.
+        """Decode and convert items; log and skip malformed ones.
 
-        Between bites, whoever waits for an answer gets it.
+        Yields to the event loop regularly, so that large responses do not delay requests.
         """
-        found, bite = list[R](), 0
+        converted, decoded_bytes = list[R](), 0
         for raw in items:
-            bite += len(bytes(raw))
-            if bite > BITE:
-                bite = 0
+            decoded_bytes += len(bytes(raw))
+            if decoded_bytes > YIELD_BYTES:
+                decoded_bytes = 0
                 await asyncio.sleep(0)
             try:
-                found.append(make(msgspec.json.decode(raw, type=kind, strict=False)))
+                converted.append(convert(msgspec.json.decode(raw, type=kind, strict=False)))
             except (
                 msgspec.DecodeError,
                 UnicodeDecodeError,
@@ -170,16 +175,16 @@ class SportMonksGateway:
                 MalformedFixture,
             ) as error:
                 _log.warning(
-                    f"SportMonks told of a {what} that cannot be read",
-                    action="sportmonks_unreadable",
-                    id=_id_of(raw),
+                    f"SportMonks {name} skipped: malformed payload",
+                    action="payload_skipped",
+                    id=_decode_id(raw),
                     error=error,
                 )
-        return found
+        return converted
 
 
-def _id_of(raw: msgspec.Raw) -> str | None:
-    """The id of something unreadable, if at least that can be read."""
+def _decode_id(raw: msgspec.Raw) -> str | None:
+    """Return the id of a malformed item, if at least that can be decoded."""
     try:
         return str(msgspec.json.decode(raw, type=payloads.SportMonksId, strict=False).id)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,8 @@
-"""What SportMonks' cricket API v2.0 puts on the wire, as far as it is read here.
+"""Payload structs of the SportMonks cricket API v2.0, with the fields that the gateway uses.
 
-Only what nothing can be done without is required. Numbers may come as text, and overs are exact
-decimals: 19.4 as a float would be something else. What was not included in an answer is None.
+Only indispensable fields are required. Numbers may be sent as text. Overs are exact decimals,
+because a float cannot represent 19.4. A relation that the response does not include is None.
+Structs have as many fields as the gateway reads.
 """
 
 from decimal import Decimal
@@ -43,7 +44,7 @@ class SportMonksPlayer(msgspec.Struct, frozen=True):
 
 
 class SportMonksScore(msgspec.Struct, frozen=True):
-    """What a ball came to, or how a batter went: mostly in its name."""
+    """The result of a ball or how a batter was out; `name` carries most of the information."""
 
     name: str
     id: int | None = None
@@ -70,7 +71,7 @@ class SportMonksRun(msgspec.Struct, frozen=True):
 
 
 class SportMonksScoreboard(msgspec.Struct, frozen=True):
-    """Extras, or the total, of an innings."""
+    """The extras or the total of an innings."""
 
     scoreboard: str
     type: str | None = None
@@ -134,7 +135,7 @@ class SportMonksBall(msgspec.Struct, frozen=True):
 
 
 class SportMonksFixture(msgspec.Struct, frozen=True):
-    """A match, with whatever of it was included."""
+    """A match with the relations that the response includes."""
 
     id: int
     league_id: int
@@ -168,7 +169,7 @@ class SportMonksFixture(msgspec.Struct, frozen=True):
 
 
 class SportMonksId(msgspec.Struct, frozen=True):
-    """The least that can be known of a fixture that is otherwise unreadable."""
+    """The id of an item whose other fields are malformed."""
 
     id: int
 
@@ -179,7 +180,7 @@ class SportMonksPagination(msgspec.Struct, frozen=True):
 
 
 class SportMonksList(msgspec.Struct, frozen=True):
-    """A list whose items are read one by one, so that a bad one spoils no other."""
+    """A list response. Items are decoded one by one, so that a malformed one affects no other."""
 
     data: list[msgspec.Raw]
     meta: SportMonksPagination | None = None

@@ -1,28 +1,28 @@
-"""SportMonks' fixtures, teams, leagues and seasons as records of the backend's tables."""
+"""Translates fixtures, teams, leagues and seasons to records of the tables."""
 
 from typing import Final
 
 from tally.cricket.model import records
 from tally.cricket.sportmonks import payloads
-from tally.cricket.sportmonks.conversions import id_text, match_status, starts_at
+from tally.cricket.sportmonks.conversions import id_text, match_status, parse_start_time
 
-MAX_CODE: Final = 32
+MAX_CODE_LENGTH: Final = 32
 
 
 def fixture_record(
     fixture: payloads.SportMonksFixture, now: int, league_code: str | None = None
 ) -> records.Fixture:
-    """A match as the schedule has it. Without its league's code, the league's id has to do."""
+    """Return the record of a fixture; the league id replaces a missing league code."""
     code = league_code or (fixture.league.code if fixture.league is not None else None)
     return records.Fixture(
         match_id=str(fixture.id),
         league_id=str(fixture.league_id),
-        league_code=(code or str(fixture.league_id))[:MAX_CODE],
+        league_code=(code or str(fixture.league_id))[:MAX_CODE_LENGTH],
         season_id=id_text(fixture.season_id) or "",
         home_team_id=str(fixture.localteam_id),
         away_team_id=str(fixture.visitorteam_id),
         match_type=fixture.type or "",
-        start_time=starts_at(fixture.starting_at),
+        start_time=parse_start_time(fixture.starting_at),
         status=match_status(fixture.status),
         updated_at=now,
         round=fixture.round or "",
@@ -38,7 +38,7 @@ def team_record(team: payloads.SportMonksTeam, now: int) -> records.Team:
     return records.Team(
         team_id=str(team.id),
         name=team.name,
-        code=(team.code or "")[:MAX_CODE],
+        code=(team.code or "")[:MAX_CODE_LENGTH],
         updated_at=now,
         image_url=team.image_path or "",
         country_id=id_text(team.country_id) or "",
@@ -50,7 +50,7 @@ def league_record(league: payloads.SportMonksLeague, now: int) -> records.League
     return records.League(
         league_id=str(league.id),
         name=league.name,
-        code=(league.code or str(league.id))[:MAX_CODE],
+        code=(league.code or str(league.id))[:MAX_CODE_LENGTH],
         updated_at=now,
         season_id=id_text(league.season_id),
         country_id=id_text(league.country_id) or "",
@@ -67,6 +67,6 @@ def team_season_record(
         team_id=str(team.id),
         league_id=league_id,
         name=team.name,
-        code=(team.code or "")[:MAX_CODE],
+        code=(team.code or "")[:MAX_CODE_LENGTH],
         updated_at=now,
     )

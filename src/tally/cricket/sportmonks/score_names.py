@@ -1,8 +1,8 @@
-"""Reads SportMonks' scores: what `1 No Ball + 4 Runs` or `1 Bye + Run Out` means in runs, extras and wickets.
+"""Parses score names such as `1 No Ball + 4 Runs` into runs, extras and the kind of wicket.
 
-The name is what counts, since the figures beside it leave penalty runs out and count the runs off a
-no-ball now one way, now another. Its parts are joined with " + ". Where a part is not understood,
-the figures are taken instead.
+The parser prefers the name to the numeric fields of a score: those omit penalty runs and count runs
+off a no-ball inconsistently. A name consists of parts joined with " + ". If a part is unknown, the
+numeric fields are used.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 from tally.cricket.model.feed import WicketKind
 from tally.cricket.sportmonks.payloads import SportMonksScore
 
-# By words in a name; the first that is found counts, so the more special come first.
+# Wicket kinds by words in a name. The first match counts, so specific words come first.
 KINDS: Final = (
     ("run out", WicketKind.RUN_OUT),
     ("stump", WicketKind.STUMPED),
@@ -37,7 +37,7 @@ KINDS: Final = (
 NOT_OUT: Final = ("not out", "batting", "no run", "")
 RUNS: Final = {"four": 4, "six": 6, "no run": 0, "dot": 0, "dot ball": 0, "not out": 0}
 
-SORTS: Final = {
+RUN_KINDS: Final = {
     "wide": "wide",
     "no": "noball",
     "leg": "legbye",
@@ -52,7 +52,7 @@ _part = re.compile(
 
 
 class DeliveryScore(msgspec.Struct, frozen=True):
-    """What a score comes to."""
+    """The parsed score of a ball; one field per kind of run or wicket."""
 
     runs_bat: int = 0
     wides: int = 0
@@ -68,19 +68,19 @@ class DeliveryScore(msgspec.Struct, frozen=True):
 
 @lru_cache(4096)
 def parse_score(score: SportMonksScore) -> DeliveryScore:
-    """A ball's score. There are some hundreds of them, and every poll has the same ones again."""
-    sums = _sums(score.name)
-    if sums is None:
-        sums = _by_figures(score)
-    bat = sums["run"]
-    is_illegal = bool(sums["wide"] or sums["noball"])
+    """Parse the score of a ball. Cached, because every poll repeats a few hundred scores."""
+    runs_by_kind = _parse_runs(score.name)
+    if runs_by_kind is None:
+        runs_by_kind = _numeric_runs(score)
+    bat = runs_by_kind["run"]
+    is_illegal = bool(runs_by_kind["wide"] or runs_by_kind["noball"])
     return DeliveryScore(
         runs_bat=bat,
-        wides=sums["wide"],
-        noballs=sums["noball"],
-        byes=sums["bye"],
-        leg_byes=sums["legbye"],
-        penalty=sums["penalty"],
+        wides=runs_by_kind["wide"],
+        noballs=runs_by_kind["noball"],
+        byes=runs_by_kind["bye"],
+        leg_byes=runs_by_kind["legbye"],
+        penalty=runs_by_kind["penalty"],
         is_four=bool(score.four) and bat == 4,
         is_six=bool(score.six) and bat == 6,
         kind=wicket_kind_for(score.name) or (WicketKind.OTHER if score.is_wicket else None),
@@ -89,26 +89,26 @@ def parse_score(score: SportMonksScore) -> DeliveryScore:
 
 
 def wicket_kind_for(name: str) -> WicketKind | None:
-    """How a batter went, by the name of a score; None for one who is in."""
+    """Return the kind of wicket that a score name describes; None if the batter is not out."""
     lowered = name.strip().lower()
     if lowered in NOT_OUT:
         return None
     return next((kind for words, kind in KINDS if words in lowered), None)
 
 
-def _sums(name: str) -> dict[str, int] | None:
-    """Runs by sort, added up over the parts of a name; None if a part is not understood."""
-    sums = dict.fromkeys(("wide", "noball", "bye", "legbye", "penalty", "run"), 0)
+def _parse_runs(name: str) -> dict[str, int] | None:
+    """Add up the runs of all parts by kind; None if a part is unknown."""
+    runs_by_kind = dict.fromkeys(("wide", "noball", "bye", "legbye", "penalty", "run"), 0)
     for part in (part.strip().lower() for part in name.split("+")):
         if part in RUNS:
-            sums["run"] += RUNS[part]
+            runs_by_kind["run"] += RUNS[part]
         elif found := _counted(part):
-            sort, count = found
-            sums[sort] += count
+            kind, count = found
+            runs_by_kind[kind] += count
         elif wicket_kind_for(part) is None:
             return None
-    _settle(sums)
-    return sums
+    _reassign_runs(runs_by_kind)
+    return runs_by_kind
 
 
 def _counted(part: str) -> tuple[str, int] | None:
@@ -118,23 +118,23 @@ def _counted(part: str) -> tuple[str, int] | None:
     number, word = matched.groups()
     if word is None:
         return "run", int(number)  # as in "Run Out + 1"
-    sort = next(sort for beginning, sort in SORTS.items() if word.startswith(beginning))
-    return sort, int(number) if number is not None else 1
+    kind = next(kind for beginning, kind in RUN_KINDS.items() if word.startswith(beginning))
+    return kind, int(number) if number is not None else 1
 
 
-def _settle(sums: dict[str, int]) -> None:
-    """Whatever is run off a wide is wides, and what is run after a leg-bye or a bye, as overthrows, is more of the same."""
-    if sums["wide"]:
-        sums["wide"] += sums["run"] + sums["bye"] + sums["legbye"]
-        sums["run"] = sums["bye"] = sums["legbye"] = 0
-    elif sums["noball"]:
+def _reassign_runs(runs_by_kind: dict[str, int]) -> None:
+    """Count runs off a wide as wides, and overthrows after a bye or leg-bye as byes or leg-byes."""
+    if runs_by_kind["wide"]:
+        runs_by_kind["wide"] += runs_by_kind["run"] + runs_by_kind["bye"] + runs_by_kind["legbye"]
+        runs_by_kind["run"] = runs_by_kind["bye"] = runs_by_kind["legbye"] = 0
+    elif runs_by_kind["noball"]:
         return
-    elif sums["legbye"] or sums["bye"]:
-        sums["legbye" if sums["legbye"] else "bye"] += sums["run"]
-        sums["run"] = 0
+    elif runs_by_kind["legbye"] or runs_by_kind["bye"]:
+        runs_by_kind["legbye" if runs_by_kind["legbye"] else "bye"] += runs_by_kind["run"]
+        runs_by_kind["run"] = 0
 
 
-def _by_figures(score: SportMonksScore) -> dict[str, int]:
+def _numeric_runs(score: SportMonksScore) -> dict[str, int]:
     runs, noballs = score.runs or 0, min(score.noball or 0, 1)
     is_wide = score.ball is False and not noballs and not score.is_wicket
     return {

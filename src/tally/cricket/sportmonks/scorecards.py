@@ -1,4 +1,4 @@
-"""The scorecard of an innings, out of the rows that SportMonks has for it: its total, its extras, its batters and bowlers."""
+"""Translates the scorecard of an innings: total, extras, batters and bowlers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -12,7 +12,7 @@ FIRST_SUPER_OVER: Final = 5
 
 
 def translate_innings(
-    fixture: payloads.SportMonksFixture, number: int, place: int, names: Mapping[int, str]
+    fixture: payloads.SportMonksFixture, number: int, order: int, names: Mapping[int, str]
 ) -> InningsFeed:
     run = next((run for run in reversed(fixture.runs or ()) if run.inning == number), None)
     name = f"S{number}"
@@ -26,7 +26,7 @@ def translate_innings(
     )
     team_id = run.team_id if run is not None else _batting_team(fixture, name)
     return InningsFeed(
-        number=place,
+        number=order,
         team_id=str(team_id),
         is_super_over=number >= FIRST_SUPER_OVER,
         runs=run.score or 0 if run is not None else 0,
@@ -43,11 +43,11 @@ def _batting_team(fixture: payloads.SportMonksFixture, name: str) -> int:
         *(fixture.batting or ()),
         *(fixture.balls or ()),
     )
-    known = next(
+    batting = next(
         (row.team_id for row in rows if row.scoreboard.upper() == name and row.team_id), None
     )
-    if known is not None:
-        return known
+    if batting is not None:
+        return batting
     bowling = next(
         (row.team_id for row in fixture.bowling or () if row.scoreboard.upper() == name), None
     )
@@ -68,7 +68,7 @@ def _extras(fixture: payloads.SportMonksFixture, name: str) -> Extras | None:
 
 
 def _batter(line: payloads.SportMonksBatting, names: Mapping[int, str]) -> BatterLine:
-    how = _how_out(line)
+    how_out = _how_out(line)
     return BatterLine(
         player_id=str(line.player_id),
         name=names.get(line.player_id, ""),
@@ -76,15 +76,15 @@ def _batter(line: payloads.SportMonksBatting, names: Mapping[int, str]) -> Batte
         balls=line.ball or 0,
         fours=line.four_x or 0,
         sixes=line.six_x or 0,
-        is_at_crease=bool(line.active) and how is None,
-        how_out=how,
+        is_at_crease=bool(line.active) and how_out is None,
+        how_out=how_out,
         bowler_id=id_text(line.bowling_player_id),
         sort=line.sort or 0,
     )
 
 
 def _how_out(line: payloads.SportMonksBatting) -> WicketKind | None:
-    """By the name of the result; without one, by who had a hand in it."""
+    """Return how the batter was out: by the name of the result, else by the players involved."""
     if line.result is not None:
         kind = wicket_kind_for(line.result.name) or (
             WicketKind.OTHER if line.result.is_wicket else None

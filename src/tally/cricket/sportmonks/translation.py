@@ -1,9 +1,9 @@
-"""Turns a fixture of SportMonks' into a MatchFeed: ids into text, their words into ours, overs into two whole numbers.
+"""Translates a SportMonks fixture to a `MatchFeed`.
 
-Their innings have the numbers 1 to 4, and 5 and up in super overs; ours count in order of play.
+SportMonks numbers innings 1 to 4, and super overs from 5; the model numbers them in order of play.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from tally.cricket.model.feed import MatchFeed, MatchStatus, Side, Target, Toss
@@ -16,29 +16,28 @@ from tally.cricket.sportmonks.conversions import (
     match_status,
     parse_decimal,
     parse_overs,
-    starts_at,
+    parse_start_time,
 )
-from tally.cricket.sportmonks.people import name_of, player_names
 from tally.cricket.sportmonks.scorecards import translate_innings
 
-OVERS: Final = {"t20": 20, "t20i": 20, "t10": 10, "odi": 50, "list a": 50}
+FORMAT_OVERS: Final = {"t20": 20, "t20i": 20, "t10": 10, "odi": 50, "list a": 50}
 
 
 def translate_match(
     fixture: payloads.SportMonksFixture, received_at: int, with_balls: bool = True
 ) -> MatchFeed:
-    """What a fixture says about its match."""
+    """Translate a fixture with the relations it includes."""
     sides = (
         _side(fixture.localteam_id, fixture.localteam),
         _side(fixture.visitorteam_id, fixture.visitorteam),
     )
     if sides[0].team_id == sides[1].team_id:
-        raise MalformedFixture("a team plays against itself")
+        raise MalformedFixture("both teams have the same id")
     names = player_names(fixture)
     numbers = _numbers(fixture)
     status = match_status(fixture.status)
     innings = tuple(
-        translate_innings(fixture, number, place, names) for number, place in numbers.items()
+        translate_innings(fixture, number, order, names) for number, order in numbers.items()
     )
     has_balls = with_balls and fixture.balls is not None
     return MatchFeed(
@@ -48,7 +47,7 @@ def translate_match(
         match_type=fixture.type or "",
         total_overs=_total_overs(fixture),
         teams=sides,
-        starts_at=starts_at(fixture.starting_at),
+        starts_at=parse_start_time(fixture.starting_at),
         status=status,
         status_text=fixture.status or "",
         is_live=status.is_running or (status is MatchStatus.DELAYED and bool(innings)),
@@ -58,9 +57,11 @@ def translate_match(
         note=fixture.note or "",
         winner_team_id=id_text(fixture.winner_team_id),
         draw_noresult=fixture.draw_noresult,
-        is_super_over=bool(fixture.super_over) or any(each.is_super_over for each in innings),
+        is_super_over=bool(fixture.super_over) or any(played.is_super_over for played in innings),
         target=_target(fixture),
-        man_of_match=name_of(names, fixture.man_of_match_id),
+        man_of_match=None
+        if fixture.man_of_match_id is None
+        else names.get(fixture.man_of_match_id),
         balls=tuple(translate_balls(fixture, numbers, names)) if has_balls else None,
     )
 
@@ -80,8 +81,11 @@ def _toss(fixture: payloads.SportMonksFixture) -> Toss | None:
 
 
 def _total_overs(fixture: payloads.SportMonksFixture) -> int | None:
-    """By the sort of match, unless it was shortened before it began: overs without a target say that."""
-    usual = OVERS.get((fixture.type or "").strip().lower())
+    """Return the overs per innings of the format, or fewer if the match was shortened at the start.
+
+    Revised overs without a revised target mean that.
+    """
+    usual = FORMAT_OVERS.get((fixture.type or "").strip().lower())
     shortened = parse_decimal(fixture.rpc_overs)
     if usual is None or shortened is None or parse_decimal(fixture.rpc_target):
         return usual
@@ -96,8 +100,8 @@ def _target(fixture: payloads.SportMonksFixture) -> Target | None:
 
 
 def _numbers(fixture: payloads.SportMonksFixture) -> dict[int, int]:
-    """Our number of each innings by theirs."""
-    found = {run.inning for run in fixture.runs or ()}
+    """Map the SportMonks number of each innings to its number in order of play."""
+    numbers = {run.inning for run in fixture.runs or ()}
     rows: Iterable[
         payloads.SportMonksBatting | payloads.SportMonksBowling | payloads.SportMonksBall
     ] = (
@@ -105,5 +109,28 @@ def _numbers(fixture: payloads.SportMonksFixture) -> dict[int, int]:
         *(fixture.bowling or ()),
         *(fixture.balls or ()),
     )
-    found |= {innings_number(scoreboard) for scoreboard in {row.scoreboard for row in rows}}
-    return {number: place for place, number in enumerate(sorted(found), 1)}
+    numbers |= {innings_number(scoreboard) for scoreboard in {row.scoreboard for row in rows}}
+    return {number: order for order, number in enumerate(sorted(numbers), 1)}
+
+
+def player_names(fixture: payloads.SportMonksFixture) -> Mapping[int, str]:
+    """Return the names of all players in the fixture by id."""
+    return {
+        player.id: name
+        for player in _players(fixture)
+        if player is not None and (name := _full_name(player))
+    }
+
+
+def _players(fixture: payloads.SportMonksFixture) -> Iterator[payloads.SportMonksPlayer | None]:
+    yield from fixture.lineup or ()
+    for ball in fixture.balls or ():
+        yield ball.batsman
+        yield ball.bowler
+    yield from (line.batsman for line in fixture.batting or ())
+    yield from (line.bowler for line in fixture.bowling or ())
+    yield fixture.manofmatch
+
+
+def _full_name(player: payloads.SportMonksPlayer) -> str:
+    return player.fullname or " ".join(filter(None, (player.firstname, player.lastname)))

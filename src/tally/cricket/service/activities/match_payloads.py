@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tally.cricket.model.display_content import sanitize_text, truncate_content
-from tally.cricket.model.hashing import content_hash
+from tally.cricket.model.display_content import content_hash, sanitize_text, truncate_content
 from tally.cricket.model.payloads import (
     Alert,
     end_payload,

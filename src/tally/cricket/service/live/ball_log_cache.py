@@ -7,7 +7,7 @@ the version of the match record that it belongs to; a different version causes a
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tally.cricket.model.ball_log import BallLog, decode, encode
+from tally.cricket.model.ball_log import BallLog, decode_ball_log, encode_ball_log
 from tally.cricket.model.records import PROCESSING_TTL_SECONDS, ProcessingState
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.kit.clock import Clock
@@ -25,7 +25,7 @@ class BallLogCache:
         """Fill the cache from the store; return the number of matches."""
         states = await self.repository.hydrate(match_ids, self.clock.seconds())
         for state in states:
-            self._cached[state.match_id] = (None, decode(state.content))
+            self._cached[state.match_id] = (None, decode_ball_log(state.content))
         return len(states)
 
     async def get(self, match_id: str, version: int) -> BallLog:
@@ -34,7 +34,7 @@ class BallLogCache:
         if cached is not None and cached[0] == version:
             return cached[1]
         state = await self.repository.get(match_id, self.clock.seconds())
-        return BallLog() if state is None else decode(state.content)
+        return BallLog() if state is None else decode_ball_log(state.content)
 
     async def put(self, match_id: str, log: BallLog) -> None:
         """Write a log to the store.
@@ -47,7 +47,7 @@ class BallLogCache:
             ProcessingState(
                 match_id=match_id,
                 last_ball_id=log.released,
-                content=encode(log),
+                content=encode_ball_log(log),
                 updated_at=now,
                 expires_at=now // 1000 + PROCESSING_TTL_SECONDS,
             )

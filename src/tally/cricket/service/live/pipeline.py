@@ -20,11 +20,10 @@ from typing import Any, Final
 import msgspec
 
 from tally.cricket.model.display import ball_symbol
-from tally.cricket.model.display_content import sanitize_text
+from tally.cricket.model.display_content import content_hash, sanitize_text
 from tally.cricket.model.event_texts import event_sentence, event_title
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.hashing import content_hash
 from tally.cricket.model.payloads import Alert, max_content_bytes
 from tally.cricket.model.pipeline import (
     LAST_BALLS,
@@ -117,19 +116,19 @@ class Pipeline:
             return ()
         log = await self.ball_logs.get(feed.match_id, record.version)
         result = process_poll(
-            state, log, feed, now=now, room=max_content_bytes("update"), is_final=is_final
+            state, log, feed, now=now, max_bytes=max_content_bytes("update"), is_final=is_final
         )
-        if result.book != log:
-            await self.ball_logs.put(feed.match_id, result.book)
+        if result.ball_log != log:
+            await self.ball_logs.put(feed.match_id, result.ball_log)
         saved = await self._save(record, state, result, feed, now)
-        self.ball_logs.remember(feed.match_id, saved.version, result.book)
+        self.ball_logs.remember(feed.match_id, saved.version, result.ball_log)
         # While balls are missing, an identical poll counts: it is one more without them.
-        is_complete = bool(result.contents) and not result.book.missing
+        is_complete = bool(result.contents) and not result.ball_log.missing
         live_match.last_feed = feed if is_complete else None
         live_match.version = saved.version
         if result.contents:
             await self._publish(live_match, feed, result, saved)
-        return result.new
+        return result.new_events
 
     async def _get_or_create_record(self, match_id: str, now: int) -> ActiveMatch:
         record = await self.repositories.matches.get(match_id)
@@ -152,24 +151,24 @@ class Pipeline:
     ) -> ActiveMatch:
         """Save the match record, which commits the poll."""
         if (
-            result.memory == msgspec.structs.replace(state, received_at=result.memory.received_at)
+            result.state == msgspec.structs.replace(state, received_at=result.state.received_at)
             and result.contents
         ):
             return record
-        balls = result.book.told[-LAST_BALLS:]
+        balls = result.ball_log.released_balls[-LAST_BALLS:]
         changed = replace(
             record,
             last_updated_at=now,
             owner=self.owner,
             previous_scores=_scores(feed),
-            cooldowns=result.memory.cooldowns,
+            cooldowns=result.state.cooldowns,
             last_balls=tuple(
                 {"id": ball.id, "innings": ball.innings, "ball": ball_symbol(ball)}
                 for ball in balls
             ),
             extra={
                 **record.extra,
-                "memory": msgspec.json.encode(result.memory).decode(),
+                "memory": msgspec.json.encode(result.state).decode(),
                 IS_OVER_ATTRIBUTE: result.is_over,
             },
         )
@@ -187,7 +186,7 @@ class Pipeline:
         """
         live_match.contents = result.contents
         await self._refresh(live_match, feed, self.clock.milliseconds(), is_due=result.has_changed)
-        for event in result.new:
+        for event in result.new_events:
             _log.info(
                 "Key event detected",
                 action="key_event",
@@ -195,14 +194,14 @@ class Pipeline:
                 kind=event.kind.value,
                 innings=event.innings,
             )
-        if result.has_changed or result.new:
-            self.publisher.publish(feed.match_id, result.contents, result.new)
+        if result.has_changed or result.new_events:
+            self.publisher.publish(feed.match_id, result.contents, result.new_events)
         fan_out, channel_id = live_match.fan_out, record.channel_id
-        update = DisplayUpdate(result.contents, result.memory.timestamp, is_end=result.is_over)
+        update = DisplayUpdate(result.contents, result.state.timestamp, is_end=result.is_over)
         if result.has_changed:
             fan_out.replace_pending(update, event_alert(result.alert), channel_id)
-        elif await self._is_undelivered(live_match, feed.match_id, result.memory):
-            displayed = result.memory.displayed_event
+        elif await self._is_undelivered(live_match, feed.match_id, result.state):
+            displayed = result.state.displayed_event
             was_alert = displayed is not None and displayed.kind.is_alert
             alert = event_alert(displayed) if was_alert else None
             fan_out.replace_pending(update, alert, channel_id)

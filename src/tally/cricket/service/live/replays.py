@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tally.cricket.model import ball_log
+from tally.cricket.model.ball_log import decode_ball_log
 from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus
 from tally.cricket.model.records import Fixture, epoch_ms, format_start_time
 from tally.cricket.model.replay import balls_at, feed_at, replay_seconds
@@ -98,7 +98,7 @@ class ReplayService:
         if recording is None:
             cached = await self.feeds.get(match_id)
             state = await self.processing.get(match_id, self.clock.seconds())
-            balls = ball_log.decode(state.content).balls if state is not None else ()
+            balls = decode_ball_log(state.content).balls if state is not None else ()
             if cached is None or not cached.feed.status.is_over or not balls:
                 return None
             recording = Recording(cached.feed, balls)

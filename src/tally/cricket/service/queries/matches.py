@@ -1,7 +1,7 @@
 """Reads matches: one, the live ones, and lists by league, start time and status.
 
-A list is ordered by start time and match id. A page ends at a position in that order, so that a list
-can merge several leagues, each of which is a separate range of the index.
+A list is ordered by start time and match id. A page ends at a position in that order, so that a
+list can merge several leagues, each of which is a separate range of the index.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ ALL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class TeamService:
-    """`cache` contains the map of all teams: there are about a hundred, and every match needs two."""
+    """`cache` contains all teams: there are about a hundred, and every match needs two."""
 
     teams: TeamRepository
     seasons: TeamSeasonRepository
