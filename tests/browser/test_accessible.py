@@ -16,7 +16,8 @@ UNNAMED_CONTROLS = """
   .map(e => ({
     tag: e.outerHTML.slice(0, 160),
     name: (e.getAttribute('aria-label') || e.innerText || e.getAttribute('title') || e.placeholder
-           || (e.labels && [...e.labels].map(l => l.innerText).join(' ')) || (e.closest('label') || {}).innerText || '').trim(),
+           || (e.labels && [...e.labels].map(l => l.innerText).join(' '))
+           || (e.closest('label') || {}).innerText || '').trim(),
   }))
   .filter(e => !e.name)
 """
@@ -24,24 +25,31 @@ UNNAMED_CONTROLS = """
 # Text with less contrast than WCAG AA requires.
 LOW_CONTRAST_TEXT = """
 () => {
-  const parse = c => { const m = c.match(/[\\d.]+/g).map(Number); return { rgb: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
-  const light = rgb => rgb.map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  const parse = c => { const m = c.match(/[\\d.]+/g).map(Number);
+    return { rgb: m.slice(0, 3), a: m.length > 3 ? m[3] : 1 }; };
+  const light = rgb => rgb.map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const behind = e => { for (let n = e; n; n = n.parentElement) { const style = getComputedStyle(n);
     if (style.backgroundImage !== 'none') return null;
-    const c = parse(style.backgroundColor); if (c.a > 0.95) return c.rgb; } return [255, 255, 255]; };
+    const c = parse(style.backgroundColor); if (c.a > 0.95) return c.rgb; }
+    return [255, 255, 255]; };
   const found = [];
   for (const e of document.querySelectorAll('body *')) {
-    const text = [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.textContent.trim()).join('');
+    const text = [...e.childNodes].filter(n => n.nodeType === 3)
+      .map(n => n.textContent.trim()).join('');
     if (!text || e.offsetParent === null) continue;
-    if (e.closest('.material-icons, .q-icon, [aria-hidden=true], canvas, .q-field__label')) continue;
+    const ignored = '.material-icons, .q-icon, [aria-hidden=true], canvas, .q-field__label';
+    if (e.closest(ignored)) continue;
     const style = getComputedStyle(e), back = behind(e), front = parse(style.color);
     if (back === null || front.a < 0.05) continue;
     const mixed = front.rgb.map((v, i) => v * front.a + back[i] * (1 - front.a));
     const [a, b] = [light(mixed), light(back)].sort((x, y) => y - x);
     const ratio = (a + 0.05) / (b + 0.05), size = parseFloat(style.fontSize);
     const needed = size >= 24 || (size >= 18.6 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
-    if (ratio < needed) found.push({ text: text.slice(0, 60), ratio: Math.round(ratio * 100) / 100 });
+    if (ratio < needed) {
+      found.push({ text: text.slice(0, 60), ratio: Math.round(ratio * 100) / 100 });
+    }
   }
   return found;
 }

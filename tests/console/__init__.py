@@ -1,1 +1,1 @@
-"""What the console shows, asked for without a browser: counts, rates, and what it says of a backend in trouble."""
+"""Tests of the console's data without a browser: counts, rates and failing backends."""

@@ -1,4 +1,4 @@
-"""A tile for each backend, whatever state that is in: one in trouble says so, and the others stand."""
+"""Every backend has a tile; a failing backend is reported and does not affect the others."""
 
 import asyncio
 from collections.abc import AsyncIterator

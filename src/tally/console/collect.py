@@ -134,8 +134,9 @@ class AthleteView:
                 share = min(1.0, float(milestone.progress) / milestone.total_target)
                 bar = ui.linear_progress(share, show_value=False).classes("w-full tally-bar")
                 bar.props(f"aria-label='{milestone.percent} percent' rounded size=8px")
-                told = f"{milestone.parts_minted} of {milestone.parts_total} parts, {milestone.status.value.lower()}"
-                ui.label(told).classes("tally-quiet tally-small")
+                parts = f"{milestone.parts_minted} of {milestone.parts_total} parts"
+                status = f"{parts}, {milestone.status.value.lower()}"
+                ui.label(status).classes("tally-quiet tally-small")
             row.on("click", lambda chosen=milestone.milestone_id: self._choose(chosen))
             row.on("keydown.enter", lambda chosen=milestone.milestone_id: self._choose(chosen))
 

@@ -31,11 +31,13 @@ JOB_COLUMNS: Final[list[dict[str, Any]]] = [
 ]
 # Job name above its description; outcome as icon and text above the error.
 JOB_CELL: Final = """
-<q-td :props="props"><div>{{ props.row.name }}</div><div class="tally-quiet tally-small">{{ props.row.description }}</div></q-td>
+<q-td :props="props"><div>{{ props.row.name }}</div>
+<div class="tally-quiet tally-small">{{ props.row.description }}</div></q-td>
 """
 OUTCOME_CELL: Final = """
 <q-td :props="props"><div class="row no-wrap items-center" style="gap: .4rem">
-<q-icon :name="props.row.icon" :class="props.row.colour" size="xs" aria-hidden="true" /><span>{{ props.row.outcome }}</span></div>
+<q-icon :name="props.row.icon" :class="props.row.colour" size="xs" aria-hidden="true" />
+<span>{{ props.row.outcome }}</span></div>
 <div v-if="props.row.error" class="text-negative tally-small">{{ props.row.error }}</div></q-td>
 """
 OUTCOME_ICONS: Final = {

@@ -28,10 +28,14 @@ FOLLOW_STATES: Final = {
     "pending": ("hourglass_top", "Pending"),
 }
 SCREEN: Final = (
-    "background: linear-gradient(160deg, #20343f, #0e1518); border-radius: 34px; border: 8px solid #0a0d0e; color: white;"
+    "background: linear-gradient(160deg, #20343f, #0e1518); border-radius: 34px;"
+    "border: 8px solid #0a0d0e; color: white;"
     "min-height: 330px; padding: 18px 12px;"
 )
-ACTIVITY: Final = "background: rgb(20 26 28 / .92); border: 1px solid rgb(255 255 255 / .18); border-radius: 18px; padding: 12px;"
+ACTIVITY: Final = (
+    "background: rgb(20 26 28 / .92); border: 1px solid rgb(255 255 255 / .18);"
+    "border-radius: 18px; padding: 12px;"
+)
 
 
 class Iphone:

@@ -177,7 +177,8 @@ class LeaderboardView:
             )
         )
         self.played.set_text(
-            f"{response['score_added']} points: {response['new_score']:,} in total, rank {response['rank']}"
+            f"{response['score_added']} points: {response['new_score']:,} in total, "
+            f"rank {response['rank']}"
         )
         await self.refresh()
         await self.select_player(self.guest_id)

@@ -28,7 +28,7 @@ Page = Callable[P, Awaitable[None] | None]
 
 
 class Shell:
-    """Registers pages: `shell.page("/devices", "Devices", "…")` decorates a function that fills one."""
+    """Registers pages: `shell.page("/devices", "Devices")` decorates the function of one."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -115,7 +115,7 @@ def card(title: str, *, about: str = "", classes: str = "") -> ui.card:
 
 
 class Region:
-    """A page region that is redrawn only when its data changes, so nothing flickers or loses focus."""
+    """A page region that is redrawn only when its data changes, so that it keeps the focus."""
 
     def __init__(self, element: ui.element) -> None:
         self.element = element

@@ -1,4 +1,4 @@
-"""Request rates of the last minutes for the console's charts, sampled from the metrics every second.
+"""Request rates of the last minutes, sampled from the metrics every second for charts.
 
 Use Prometheus for history; this keeps only what a new visitor's chart needs.
 """
