@@ -317,7 +317,7 @@ async def test_a_recorded_match_is_played_again_and_its_replay_goes_when_its_tim
     expect_refused(
         await operator.post(f"/admin/matches/{match.match.id}/replay", {}), 409, "no_recording"
     )
-    match.play_out()
+    match.finish()
     await ground.poll()
     begun = await operator.post(
         f"/admin/matches/{match.match.id}/replay", {"speed": 100, "keepMinutes": 1}

@@ -275,7 +275,7 @@ async def test_whoever_watches_a_match_is_told_as_it_happens(
     async with watching(ana, f"/matches/{live_id}/events") as watcher:
         first = await watcher.event()
         assert first["event"] == "display"
-        ground.sportmonks.broadcasts[int(live_id)].deliver(6)
+        ground.sportmonks.playbacks[int(live_id)].deliver(6)
         ground.pass_time(3)
         await ground.poll()
         told = [await watcher.event()]

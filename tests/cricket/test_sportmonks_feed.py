@@ -49,7 +49,7 @@ def expect_consistent(feed: MatchFeed) -> None:
 async def test_a_recorded_match_arrives_as_it_was_played(name: str) -> None:
     """Polled all along: the totals agree each time, and in the end every line of every scorecard is as others have it."""
     async with open_scores(recorded(name)) as scores:
-        (match,) = scores.sportmonks.broadcasts.values()
+        (match,) = scores.sportmonks.playbacks.values()
         match.step()
         last = len(match.steps) - 1  # the result; after it, coverage ends
         while match.position < last:
@@ -119,7 +119,7 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
 
 async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() -> None:
     async with open_scores(bundled_match()) as scores:
-        (match,) = scores.sportmonks.broadcasts.values()
+        (match,) = scores.sportmonks.playbacks.values()
         seen = 0
         while match.deliver():
             feed = await scores.feed_of(match)
@@ -143,7 +143,7 @@ async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_o
     None
 ):
     async with open_scores(bundled_match(1)) as scores:
-        (marquee,) = scores.sportmonks.broadcasts.values()
+        (marquee,) = scores.sportmonks.playbacks.values()
         other = scores.sportmonks.add(match_of(innings(HOME, [delivery(4)] * 6)))
         other.deliver(3)
         assert [feed.balls for feed in (await scores.gateway.live()).feeds] == [None]
@@ -159,7 +159,7 @@ async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_o
 
 async def test_one_match_can_be_asked_for() -> None:
     async with open_scores(bundled_match(1)) as scores:
-        (match,) = scores.sportmonks.broadcasts.values()
+        (match,) = scores.sportmonks.playbacks.values()
         match.step(len(match.steps))
         assert (await scores.gateway.live()).match_ids == frozenset()
         feed = await scores.gateway.match("1")
@@ -175,7 +175,7 @@ async def test_one_match_can_be_asked_for() -> None:
 
 async def test_the_toss_is_told_before_the_match_begins() -> None:
     async with open_scores(bundled_match(1)) as scores:
-        (match,) = scores.sportmonks.broadcasts.values()
+        (match,) = scores.sportmonks.playbacks.values()
         match.step()
         feed = await scores.feed_of(match)
         assert (feed.status, feed.is_live, feed.innings, feed.balls) == (
@@ -227,7 +227,7 @@ def feed_of(broadcast: MatchPlayback) -> MatchFeed:
 
 def told(match: Match) -> MatchFeed:
     broadcast = MatchPlayback(match, ManualClock())
-    broadcast.play_out()
+    broadcast.finish()
     return feed_of(broadcast)
 
 

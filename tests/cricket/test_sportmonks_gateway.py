@@ -55,7 +55,7 @@ async def expect_trouble(scores: Scores, kind: type[TallyError] = Unavailable) -
 )
 async def test_what_passes_is_tried_again(fault: InjectedFault) -> None:
     async with open_scores(bundled_match()) as scores:
-        (match,) = scores.sportmonks.broadcasts.values()
+        (match,) = scores.sportmonks.playbacks.values()
         match.deliver(3)
         scores.sportmonks.faults.add(fault)
         poll = await scores.sit_out(scores.gateway.live())
@@ -65,7 +65,7 @@ async def test_what_passes_is_tried_again(fault: InjectedFault) -> None:
 async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
     """After five failures in a row nothing is sent for half a minute; then one request finds out."""
     async with open_scores(bundled_match()) as scores:
-        (match,) = scores.sportmonks.broadcasts.values()
+        (match,) = scores.sportmonks.playbacks.values()
         match.deliver(3)
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, status=503, times=None))
         await expect_trouble(scores)
@@ -98,9 +98,9 @@ async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
     garble: Garble, log: io.StringIO
 ) -> None:
     async with open_scores(bundled_match(1), bundled_match(2), bundled_match(3)) as scores:
-        for match in scores.sportmonks.broadcasts.values():
+        for match in scores.sportmonks.playbacks.values():
             match.deliver(5)
-        scores.sportmonks.broadcast(2).garble = garble
+        scores.sportmonks.playback(2).garble = garble
         poll = await scores.gateway.live()
         assert [feed.match_id for feed in poll.feeds] == ["1", "3"]
         assert {"1", "3"} <= poll.match_ids <= {"1", "2", "3"}
@@ -112,9 +112,9 @@ async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
 async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
     """Nobody must think that it has left the live scores."""
     async with open_scores(bundled_match(1), bundled_match(2)) as scores:
-        for match in scores.sportmonks.broadcasts.values():
+        for match in scores.sportmonks.playbacks.values():
             match.deliver(5)
-        scores.sportmonks.broadcast(2).garble = "text_for_a_list"
+        scores.sportmonks.playback(2).garble = "text_for_a_list"
         poll = await scores.gateway.live()
         assert [feed.match_id for feed in poll.feeds] == ["1"]
         assert poll.match_ids == {"1", "2"}
@@ -124,7 +124,7 @@ async def test_a_refusal_for_too_many_requests_is_heeded() -> None:
     """Nothing more is asked until the time that SportMonks names has passed."""
     async with open_scores(bundled_match()) as scores:
         scores.sportmonks.limits.hourly = 2
-        scores.sportmonks.limits.forget()
+        scores.sportmonks.limits.reset()
         for _ in range(2):
             await scores.gateway.live()
         error = await expect_trouble(scores, RateLimited)
@@ -204,7 +204,7 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
             "T20 friendlies",
         ]
         wanted = [league for league in leagues if league.name != "T20 friendlies"]
-        scores.sportmonks.broadcast(1).deliver(8)
+        scores.sportmonks.playback(1).deliver(8)
         pages = [page async for page in scores.gateway.fixtures(wanted, "2025-12-31", "2026-01-31")]
         assert [len(page) for page in pages] == [100, 100, 51]
         found = {fixture.match_id: (fixture, feed) for page in pages for fixture, feed in page}
@@ -221,7 +221,7 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
             "Harbour Herons",
         )
         assert fixture.team_ids == tuple(side.team_id for side in feed.teams)
-        live = await scores.feed_of(scores.sportmonks.broadcast(1))
+        live = await scores.feed_of(scores.sportmonks.playback(1))
         assert (feed.innings, feed.toss) == (
             live.innings,
             live.toss,
@@ -253,6 +253,6 @@ async def test_teams_and_seasons_are_read() -> None:
 
 async def test_many_may_ask_at_once() -> None:
     async with open_scores(bundled_match(1)) as scores:
-        scores.sportmonks.broadcast(1).deliver(9)
+        scores.sportmonks.playback(1).deliver(9)
         polls = await asyncio.gather(*(scores.gateway.live() for _ in range(20)))
         assert {len(poll.feeds) for poll in polls} == {1}

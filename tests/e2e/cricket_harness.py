@@ -32,7 +32,7 @@ def settings_for(
     **more: Any,
 ) -> Settings:
     """Return settings with all leagues as marquee leagues, so that every ball is polled."""
-    leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}
+    leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.playbacks.values()}
     values: dict[str, Any] = {
         "data_dir": directory,
         "backends": ("cricket",),

@@ -53,7 +53,7 @@ async def start_servers(
     directory: Path, sportmonks: SportMonksSimulator, count: int = 1
 ) -> AsyncIterator[list[ServerProcess]]:
     """Start instances on the same data directory; kill those that still run at the end."""
-    leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.broadcasts.values()}
+    leagues = {str(broadcast.match.league_id) for broadcast in sportmonks.playbacks.values()}
     arguments = (str(directory / "data"), sportmonks.api, ",".join(leagues))
     processes = [ServerProcess(directory / f"log-{number}", *arguments) for number in range(count)]
     try:

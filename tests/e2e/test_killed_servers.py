@@ -64,7 +64,7 @@ async def wait_for_ends(store: Store, names: list[str]) -> list[PipelineState]:
 
 async def play_matches(sportmonks: SportMonksSimulator) -> None:
     """Play the matches at a fixed pace wait_until each has its result."""
-    running_matches = list(sportmonks.broadcasts.values())
+    running_matches = list(sportmonks.playbacks.values())
     while running_matches:
         for match in running_matches:
             match.step()

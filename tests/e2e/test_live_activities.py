@@ -58,7 +58,7 @@ async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(
         await bowl(harness, 3, phone)
     activity = phone.shown(harness.match_id)
     assert activity is not None
-    harness.broadcast.play_out()
+    harness.broadcast.finish()
     await harness.until(lambda: activity.state is ActivityState.ENDED)
     assert activity.content["status"] == "finished"
     harness.broadcast.step()  # it leaves the live scores
@@ -163,6 +163,6 @@ async def test_phones_with_ios_18_get_broadcasts(harness: PhonesHarness) -> None
     accepted = harness.apns.log.accepted
     await bowl(harness, 3, *new, old)
     assert harness.apns.log.accepted == accepted + 2
-    harness.broadcast.play_out()
+    harness.broadcast.finish()
     await harness.until(lambda: all(activity.state is ActivityState.ENDED for activity in shown))
     assert {activity.content["status"] for activity in shown} == {"finished"}

@@ -22,7 +22,7 @@ from tests.recorded import (
 
 async def play_matches(harness: CricketHarness, chance: random.Random, max_steps: int) -> None:
     """Play all matches with polls in between; many polls find nothing new."""
-    matches = list(harness.sportmonks.broadcasts.values())
+    matches = list(harness.sportmonks.playbacks.values())
     while not all(match.progress.is_over for match in matches):
         for match in matches:
             match.step(
@@ -42,7 +42,7 @@ async def test_a_recorded_match_yields_its_scorecards_and_events(name: str, tmp_
     chance = random.Random(name)
     async with open_cricket_harness(tmp_path, recorded(name)) as harness:
         await harness.sync()
-        (match,) = harness.sportmonks.broadcasts.values()
+        (match,) = harness.sportmonks.playbacks.values()
         await play_matches(harness, chance, chance.choice((12, 20, 40, 90)))
         assert told_events(
             (await harness.state(match.match.id)).published_events
@@ -67,7 +67,7 @@ async def test_late_and_duplicate_balls_and_outdated_responses_change_nothing(
     chance = random.Random(name)
     async with open_cricket_harness(tmp_path, recorded(name)) as harness:
         await harness.sync()
-        (match,) = harness.sportmonks.broadcasts.values()
+        (match,) = harness.sportmonks.playbacks.values()
         late = {
             place: chance.randint(1, 3)
             for place in range(match.deliveries)
@@ -88,7 +88,7 @@ async def test_corrected_balls_correct_events_and_scorecards(name: str, tmp_path
     chance = random.Random(name)
     async with open_cricket_harness(tmp_path, recorded(name)) as harness:
         await harness.sync()
-        (match,) = harness.sportmonks.broadcasts.values()
+        (match,) = harness.sportmonks.playbacks.values()
         match.mistakes = random_mistakes(chance, match.deliveries, 0.06)
         await play_matches(harness, chance, 12)
         published = (await harness.state(match.match.id)).published_events

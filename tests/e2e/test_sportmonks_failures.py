@@ -27,7 +27,7 @@ async def open_match(directory: Path) -> AsyncIterator[tuple[CricketHarness, Api
             directory, bundled_match(), cognito=cognito, **settings
         ) as harness:
             await harness.sync()
-            harness.sportmonks.broadcast(BUNDLED_MATCH_ID).deliver(8)
+            harness.sportmonks.playback(BUNDLED_MATCH_ID).deliver(8)
             await harness.poll()
             async with serve(
                 harness.application, cognito.token_for("ana", lifetime=10**6)
@@ -72,7 +72,7 @@ async def test_the_last_known_scores_are_served_as_stale_until_recovery(
         harness.sportmonks.faults.add(fault)
         await harness.poll(25)
         await harness.clock.advance(6)
-        harness.sportmonks.broadcast(BUNDLED_MATCH_ID).deliver(6)
+        harness.sportmonks.playback(BUNDLED_MATCH_ID).deliver(6)
         await expect_score(client, "14/0 (1.1)", is_stale=True)
         harness.sportmonks.faults.clear()
         await harness.poll(200)
@@ -86,7 +86,7 @@ async def test_only_an_unreadable_match_becomes_stale(tmp_path: Path) -> None:
         other.deliver(3)
         await harness.sync()
         await harness.poll()
-        harness.sportmonks.broadcast(BUNDLED_MATCH_ID).garble = "text_for_a_list"
+        harness.sportmonks.playback(BUNDLED_MATCH_ID).garble = "text_for_a_list"
         for _ in range(4):
             other.deliver()
             await harness.poll(12)
@@ -101,6 +101,6 @@ async def test_only_an_unreadable_match_becomes_stale(tmp_path: Path) -> None:
             False,
             ["13/0 (1.1)"],
         )
-        harness.sportmonks.broadcast(BUNDLED_MATCH_ID).garble = None
+        harness.sportmonks.playback(BUNDLED_MATCH_ID).garble = None
         await harness.poll()
         assert not (await client.get(PATH))["isStale"]

@@ -152,7 +152,7 @@ def test_a_match_is_played_by_itself() -> None:
     try:
         assert program.stderr is not None
         told = re.search(r"simulated at (\S+), with the token (\S+)", program.stderr.readline())
-        issuer = re.search(r"issued by (\S+) for the client (\S+)", program.stderr.readline())
+        issuer = re.search(r"simulated at (\S+), with the client (\S+)", program.stderr.readline())
         assert told is not None
         assert issuer is not None
         with SyncClientBuilder().error_for_status(True).build() as client:
@@ -169,7 +169,7 @@ def test_a_match_is_played_by_itself() -> None:
         program.send_signal(signal.SIGINT)
         output, _ = program.communicate(timeout=LONG_ENOUGH)
         assert program.returncode == 0
-        assert "0 of 1 matches are over; 5 requests, 5 of them for live scores" in output
+        assert "0 of 1 matches finished; 5 requests, including 5 polls of the live scores" in output
     finally:
         program.kill()
         program.communicate()
@@ -179,4 +179,4 @@ def test_a_file_that_is_no_match_is_refused(tmp_path: Path) -> None:
     (tmp_path / "match.json").write_text("{}")
     done = run("cricket", "--match", str(tmp_path / "match.json"))
     assert done.returncode == 2
-    assert "holds no match: it does not name two teams" in done.stderr
+    assert "match.json: it must name two teams" in done.stderr

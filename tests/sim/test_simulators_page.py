@@ -29,7 +29,7 @@ async def test_the_example_runs_as_it_stands() -> None:
     assert strava.activities == {}
     sportmonks = names["sportmonks"]
     assert isinstance(sportmonks, SportMonksSimulator)
-    assert len(sportmonks.broadcasts) == 3
+    assert len(sportmonks.playbacks) == 3
 
 
 def test_every_flaw_is_named() -> None:

@@ -17,7 +17,7 @@ from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
 from tally.sim.sportmonks.mistakes import Misreport, Mistakes, random_mistakes
-from tally.sim.sportmonks.playback import POLLS_AFTER, Garble, MatchPlayback
+from tally.sim.sportmonks.playback import RESULT_POLLS, Garble, MatchPlayback
 from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 LIVESCORES = "/api/v2.0/livescores"
@@ -214,11 +214,11 @@ async def test_a_match_at_a_speed_follows_the_clock() -> None:
         assert innings == 0
         await site.clock.advance(60)
         assert 40 < sum(fast.progress.balls) < 60
-        fast.run_at(None)
+        fast.set_speed(None)
         stopped = fast.position
         await site.clock.advance(3600)
         assert fast.position == stopped
-        fast.run_at(1000)
+        fast.set_speed(1000)
         await site.clock.advance(60)
         assert fast.progress.is_over
 
@@ -230,8 +230,8 @@ async def test_a_match_can_move_with_every_look() -> None:
         seen: list[list[str]] = []
         while not seen or seen[-1]:
             seen.append([fixture["status"] for fixture in await site.data("/livescores")])
-        assert len(seen) == -(-(len(site.match.steps) - 1) // 10) + POLLS_AFTER + 1
-        assert seen.count(["Finished"]) == POLLS_AFTER + 1
+        assert len(seen) == -(-(len(site.match.steps) - 1) // 10) + RESULT_POLLS + 1
+        assert seen.count(["Finished"]) == RESULT_POLLS + 1
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_drawn_mistakes_are_gone_when_the_match_is_over() -> None:
         right.deliver()
         differing += match.fixture()["runs"] != right.fixture()["runs"]
     assert differing > 10
-    match.play_out()
-    right.play_out()
+    match.finish()
+    right.finish()
     assert match.fixture()["runs"] == right.fixture()["runs"]
     assert {ball["id"] for ball in match.fixture()["balls"]} == {
         ball["id"] for ball in right.fixture()["balls"]
@@ -337,7 +337,7 @@ async def test_it_is_driven_from_another_process() -> None:
                 "POST", "/matches/12", {"status": "Delayed", "lags": [1], "garble": "no_id"}
             )
         )[0] == 200
-        assert site.sportmonks.broadcast(12).fixture()["status"] == "Delayed"
+        assert site.sportmonks.playback(12).fixture()["status"] == "Delayed"
         mistakes = {
             "mistakes": {"wrong": {"5": {"how": "dot", "until": 2}}, "late": {"6": 1}, "twice": [7]}
         }

@@ -18,7 +18,7 @@ from tests.sim.sportmonks_files import AWAY, HOME, delivery, document, documents
 def told(match: Match) -> dict[str, Any]:
     """The fixture once the match is over."""
     broadcast = MatchPlayback(match, ManualClock())
-    broadcast.play_out()
+    broadcast.finish()
     return broadcast.fixture()
 
 
@@ -193,7 +193,7 @@ def test_penalty_runs_before_and_after_count_for_the_side() -> None:
     broadcast = MatchPlayback(match, ManualClock())
     broadcast.deliver()
     assert broadcast.fixture()["runs"][0]["score"] == 7
-    broadcast.play_out()
+    broadcast.finish()
     assert broadcast.fixture()["runs"][0]["score"] == 17
     assert broadcast.fixture()["scoreboards"][0]["penalty"] == 15
 

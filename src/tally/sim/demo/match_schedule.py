@@ -41,7 +41,7 @@ class MatchSchedule:
         numbers = self._numbers()
         first = self._put_on(next(numbers), timedelta())
         first.deliver(first.deliveries // 3)
-        first.run_at(SPEED)
+        first.set_speed(SPEED)
         self._put_on(next(numbers), timedelta(seconds=APART_SECONDS))
         league = self.matches[0].league
         self.sportmonks.schedule(
@@ -53,7 +53,7 @@ class MatchSchedule:
         numbers = self._numbers()
         while True:
             await self.clock.sleep(LOOK_SECONDS)
-            for match_id, broadcast in list(self.sportmonks.broadcasts.items()):
+            for match_id, broadcast in list(self.sportmonks.playbacks.items()):
                 if broadcast.position >= len(broadcast.steps):
                     self.sportmonks.remove(match_id)
                     self._put_on(next(numbers), timedelta(seconds=APART_SECONDS))

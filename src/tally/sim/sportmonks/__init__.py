@@ -1,7 +1,6 @@
-"""SportMonks' cricket API v2.0 as an application sees it, fed by match files in the format of Cricsheet.
+"""Simulates SportMonks' cricket API v2.0 from match files in Cricsheet's format.
 
-A file is read (`cricsheet`), told ball by ball (`scorebook`), and rendered as SportMonks does
-(`rendering`); a `broadcast` decides how much of it has happened by now, and `world` holds all that
-are on the air. Nothing is kept but in memory. `simulator.SportMonks` is the object that tests and
-the demo hold.
+`cricsheet` reads a file, `scorecard` computes the score after each ball, and `fixtures` renders it
+in SportMonks' format. A `playback` tracks how much of a match has happened; `core` holds all
+playbacks. All state is in memory. Tests and the demo use `simulator.SportMonksSimulator`.
 """

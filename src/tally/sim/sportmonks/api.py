@@ -1,4 +1,4 @@
-"""The API itself: `/api/v2.0/livescores`, `/fixtures`, `/leagues`, `/teams`, `/seasons`, `/scores`, for whoever has the token."""
+"""The SportMonks API: live scores, fixtures, leagues, teams, seasons and scores."""
 
 import hmac
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ Handler: TypeAlias = Callable[[Self_, Request], Awaitable[Response]]
 
 
 class SportMonksError(Exception):
-    """An answer other than the one that was hoped for."""
+    """An error response in SportMonks' format."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -31,10 +31,10 @@ class SportMonksError(Exception):
 
 
 def endpoint(handler: "Handler[Self_]") -> "Handler[Self_]":
-    """Check the token, count the request, and turn a refusal into its answer."""
+    """Decorate a handler: check the token, apply the rate limit and render errors."""
 
     @wraps(handler)
-    async def answer(self: Self_, request: Request) -> Response:
+    async def handle(self: Self_, request: Request) -> Response:
         resource = request.url.path.removeprefix(f"{ROOT}/").partition("/")[0]
         headers: dict[str, str] = {}
         try:
@@ -52,13 +52,18 @@ def endpoint(handler: "Handler[Self_]") -> "Handler[Self_]":
         response.headers.update(headers)
         return response
 
-    return answer
+    return handle
 
 
 @dataclass(frozen=True, slots=True)
 class SportMonksApi:
+    """The routes under `/api/v2.0`."""
+
     core: SportMonksCore
-    lists: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = field(default_factory=dict)
+    # The fixtures of the latest query, so that later pages do not repeat the filtering.
+    fixture_lists: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = field(
+        default_factory=dict
+    )
 
     def routes(self) -> list[Route]:
         return [
@@ -78,10 +83,10 @@ class SportMonksApi:
     @endpoint
     async def livescores(self, request: Request) -> Response:
         query = parse_query(request.query_params, "fixtures")
-        found = self.core.livescores()
-        good = query.selected(item for item in found if isinstance(item, dict))
-        bad = [item for item in found if not isinstance(item, dict)]
-        return Json({"data": [query.shown(item, "fixtures") for item in [*good, *bad]]})
+        fixtures = self.core.livescores()
+        valid = query.select(item for item in fixtures if isinstance(item, dict))
+        garbled = [item for item in fixtures if not isinstance(item, dict)]
+        return Json({"data": [query.project(item, "fixtures") for item in [*valid, *garbled]]})
 
     @endpoint
     async def fixtures(self, request: Request) -> Response:
@@ -89,52 +94,52 @@ class SportMonksApi:
         list_key = tuple(
             sorted((name, value) for name, value in request.query_params.items() if name != "page")
         )
-        if query.page == 1 or list_key not in self.lists:
-            # Kept for the pages that follow: to go through thousands of matches for each of them
-            # would take long.
-            self.lists.clear()
-            self.lists[list_key] = query.selected(self.core.fixtures())
-        return self._page(query, self.lists[list_key], "fixtures")
+        if query.page == 1 or list_key not in self.fixture_lists:
+            self.fixture_lists.clear()
+            self.fixture_lists[list_key] = query.select(self.core.fixtures())
+        return self._render_page(query, self.fixture_lists[list_key], "fixtures")
 
     @endpoint
     async def fixture(self, request: Request) -> Response:
-        return self._one(request, self.core.fixture(request.path_params["fixture_id"]), "fixtures")
+        return self._render_one(
+            request, self.core.fixture(request.path_params["fixture_id"]), "fixtures"
+        )
 
     @endpoint
     async def leagues(self, request: Request) -> Response:
-        return self._list(request, self.core.leagues(), "leagues")
+        return self._render_list(request, self.core.leagues(), "leagues")
 
     @endpoint
     async def league(self, request: Request) -> Response:
-        return self._one(
-            request, _with_id(self.core.leagues(), request.path_params["league_id"]), "leagues"
+        return self._render_one(
+            request, _find(self.core.leagues(), request.path_params["league_id"]), "leagues"
         )
 
     @endpoint
     async def teams(self, request: Request) -> Response:
-        return self._list(request, self.core.teams(), "teams")
+        return self._render_list(request, self.core.teams(), "teams")
 
     @endpoint
     async def team(self, request: Request) -> Response:
-        return self._one(
-            request, _with_id(self.core.teams(), request.path_params["team_id"]), "teams"
+        return self._render_one(
+            request, _find(self.core.teams(), request.path_params["team_id"]), "teams"
         )
 
     @endpoint
     async def squad(self, request: Request) -> Response:
         team_id, season_id = request.path_params["team_id"], request.path_params["season_id"]
-        team = _with_id(self.core.teams(), team_id)
+        team = _find(self.core.teams(), team_id)
         squad = {"squad": self.core.squad(team_id, season_id)}
-        return self._one(request, team and team | squad, "teams")
+        return self._render_one(request, team and team | squad, "teams")
 
     @endpoint
     async def seasons(self, request: Request) -> Response:
-        return self._list(request, self.core.seasons(), "seasons")
+        return self._render_list(request, self.core.seasons(), "seasons")
 
     @endpoint
     async def season(self, request: Request) -> Response:
-        return self._one(
-            request, _with_id(self.core.seasons(), request.path_params["season_id"]), "seasons"
+        return self._render_one(
+            request, _find(self.core.seasons(), request.path_params["season_id"]), "seasons"
         )
 
     @endpoint
@@ -155,21 +160,23 @@ class SportMonksApi:
         if not hmac.compare_digest(token.encode(), self.core.api_token.encode()):
             raise SportMonksError(403, "This token does not give access to the cricket API.")
 
-    def _list(self, request: Request, items: list[dict[str, Any]], kind: str) -> Response:
+    def _render_list(self, request: Request, items: list[dict[str, Any]], kind: str) -> Response:
         query = parse_query(request.query_params, kind)
-        return Json({"data": [query.shown(item, kind) for item in query.selected(items)]})
+        return Json({"data": [query.project(item, kind) for item in query.select(items)]})
 
-    def _one(self, request: Request, item: dict[str, Any] | None, kind: str) -> Response:
+    def _render_one(self, request: Request, item: dict[str, Any] | None, kind: str) -> Response:
         query = parse_query(request.query_params, kind)
         if item is None:
             raise SportMonksError(404, "The requested resource was not found.")
-        return Json({"data": query.shown(item, kind)})
+        return Json({"data": query.project(item, kind)})
 
-    def _page(self, query: SportMonksQuery, items: list[dict[str, Any]], kind: str) -> Response:
+    def _render_page(
+        self, query: SportMonksQuery, items: list[dict[str, Any]], kind: str
+    ) -> Response:
         size = self.core.per_page
         last = max(1, -(-len(items) // size))
         first = (query.page - 1) * size
-        shown = [query.shown(item, kind) for item in items[first : first + size]]
+        items_on_page = [query.project(item, kind) for item in items[first : first + size]]
         path = f"{self.core.url}{ROOT}/{kind}"
 
         def link(page: int) -> str | None:
@@ -183,15 +190,15 @@ class SportMonksApi:
         }
         meta = {
             "current_page": query.page,
-            "from": first + 1 if shown else None,
+            "from": first + 1 if items_on_page else None,
             "last_page": last,
             "path": path,
             "per_page": size,
-            "to": first + len(shown) if shown else None,
+            "to": first + len(items_on_page) if items_on_page else None,
             "total": len(items),
         }
-        return Json({"data": shown, "links": links, "meta": meta})
+        return Json({"data": items_on_page, "links": links, "meta": meta})
 
 
-def _with_id(items: list[dict[str, Any]], wanted: int) -> dict[str, Any] | None:
-    return next((item for item in items if item["id"] == wanted), None)
+def _find(items: list[dict[str, Any]], item_id: int) -> dict[str, Any] | None:
+    return next((item for item in items if item["id"] == item_id), None)

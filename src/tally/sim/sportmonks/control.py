@@ -1,12 +1,13 @@
-"""The control API of the SportMonks simulator, for whoever drives it from another process.
+"""The control API of the SportMonks simulator, for tests and other processes.
 
-GET    /_sim/state                     the matches, where they stand, requests, what is due
-POST /_sim/matches {"content": {…a Cricsheet file…}, "name": "1304076", "speed": 60, "starts_in": 0}
-DELETE /_sim/matches/{id} takes a match off the programme POST /_sim/matches/{id}/step {"steps": 1}
-or {"deliveries": 6} or {"to": "result"} POST /_sim/matches/{id} speed, per_poll, status, garble,
-lags, mistakes POST /_sim/schedule {"count": 10000, "league": "Demo League"}: matches that nobody
-plays POST /_sim/limits {"hourly": 2000}; the counts start again POST /_sim/faults a fault; DELETE
-clears all
+GET    /_sim/state                     matches with their progress, requests, pending faults
+POST   /_sim/matches                   {"content": {a Cricsheet file}, "name", "speed", "starts_in"}
+DELETE /_sim/matches/{id}              removes a match
+POST   /_sim/matches/{id}/step         {"steps": 1}, {"deliveries": 6} or {"to": "result"}
+POST   /_sim/matches/{id}              speed, per_poll, status, garble, lags, mistakes
+POST   /_sim/schedule                  {"count": 10000, "league": "Demo League"}
+POST   /_sim/limits                    {"hourly": 2000}; resets the counts
+POST   /_sim/faults                    an InjectedFault; DELETE clears all
 """
 
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class PlaybackStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlaybackChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out stays as it is; an empty status and no garble are as usual again."""
+    """Changes to a playback; omitted fields stay unchanged, null resets status and garble."""
 
     speed: Speed | msgspec.UnsetType | None = msgspec.UNSET
     per_poll: Count | msgspec.UnsetType = msgspec.UNSET
@@ -69,6 +70,8 @@ class NewLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class SportMonksControl:
+    """The routes under `/_sim`."""
+
     core: SportMonksCore
 
     def routes(self) -> list[Route]:
@@ -87,7 +90,7 @@ class SportMonksControl:
         core = self.core
         return Json(
             {
-                "matches": [match_summary(broadcast) for broadcast in core.broadcasts.values()],
+                "matches": [match_summary(playback) for playback in core.playbacks.values()],
                 "scheduled": len(core.scheduled),
                 "hourly_limit": core.limits.hourly,
                 "faults": core.faults.pending,
@@ -96,81 +99,79 @@ class SportMonksControl:
         )
 
     async def add_match(self, request: Request) -> Response:
-        wanted = await read_json_body(request, NewMatch)
+        body = await read_json_body(request, NewMatch)
         try:
-            match = read_match(bytes(wanted.content), wanted.name)
+            match = read_match(bytes(body.content), body.name)
         except InvalidMatchFile as error:
-            raise Invalid(f"The content is no match: {error}", field="content") from error
+            raise Invalid(f"Invalid match file: {error}", field="content") from error
         start = (
             None
-            if wanted.starts_in is None
-            else self.core.clock.now() + timedelta(seconds=wanted.starts_in)
+            if body.starts_in is None
+            else self.core.clock.now() + timedelta(seconds=body.starts_in)
         )
         return Json(
             match_summary(
-                self.core.add(
-                    match, starting_at=start, speed=wanted.speed, per_poll=wanted.per_poll
-                )
+                self.core.add(match, starting_at=start, speed=body.speed, per_poll=body.per_poll)
             ),
             201,
         )
 
     async def remove(self, request: Request) -> Response:
-        self._broadcast(request)
+        self._playback(request)
         self.core.remove(request.path_params["match_id"])
         return NO_CONTENT
 
     async def step(self, request: Request) -> Response:
-        wanted = await read_json_body(request, PlaybackStep)
-        broadcast = self._broadcast(request)
-        broadcast.step(wanted.steps)
-        broadcast.deliver(wanted.deliveries)
-        if wanted.to == "result":
-            broadcast.play_out()
-        return Json(match_summary(broadcast))
+        body = await read_json_body(request, PlaybackStep)
+        playback = self._playback(request)
+        playback.step(body.steps)
+        playback.deliver(body.deliveries)
+        if body.to == "result":
+            playback.finish()
+        return Json(match_summary(playback))
 
     async def change(self, request: Request) -> Response:
-        wanted = await read_json_body(request, PlaybackChanges)
-        broadcast = self._broadcast(request)
-        if wanted.speed is not msgspec.UNSET:
-            broadcast.run_at(wanted.speed)
-        if wanted.lags is not msgspec.UNSET:
-            broadcast.lags.extend(wanted.lags)
+        body = await read_json_body(request, PlaybackChanges)
+        playback = self._playback(request)
+        if body.speed is not msgspec.UNSET:
+            playback.set_speed(body.speed)
+        if body.lags is not msgspec.UNSET:
+            playback.lags.extend(body.lags)
         for name in ("per_poll", "status", "garble", "mistakes"):
-            value = getattr(wanted, name)
+            value = getattr(body, name)
             if value is not msgspec.UNSET:
-                setattr(broadcast, name, value)
-        return Json(match_summary(broadcast))
+                setattr(playback, name, value)
+        return Json(match_summary(playback))
 
     async def schedule(self, request: Request) -> Response:
-        wanted = await read_json_body(request, NewSchedule)
-        made = self.core.schedule(
-            wanted.count, league_name=wanted.league, apart=wanted.apart, status=wanted.status
+        body = await read_json_body(request, NewSchedule)
+        ids = self.core.schedule(
+            body.count, league_name=body.league, apart=body.apart, status=body.status
         )
-        return Json({"ids": made}, 201)
+        return Json({"ids": ids}, 201)
 
     async def set_limit(self, request: Request) -> Response:
         self.core.limits.hourly = (await read_json_body(request, NewLimit)).hourly
-        self.core.limits.forget()
+        self.core.limits.reset()
         return NO_CONTENT
 
-    def _broadcast(self, request: Request) -> MatchPlayback:
+    def _playback(self, request: Request) -> MatchPlayback:
         try:
-            return self.core.broadcast(request.path_params["match_id"])
+            return self.core.playback(request.path_params["match_id"])
         except UnknownMatch as error:
             raise NotFound(str(error)) from error
 
 
-def match_summary(broadcast: MatchPlayback) -> dict[str, Any]:
-    """A match in a few words."""
-    fixture = broadcast.fixture()
+def match_summary(playback: MatchPlayback) -> dict[str, Any]:
+    """A match for the state response."""
+    fixture = playback.fixture()
     return {
-        "id": broadcast.match.id,
-        "league_id": broadcast.match.league_id,
-        "teams": broadcast.match.teams,
+        "id": playback.match.id,
+        "league_id": playback.match.league_id,
+        "teams": playback.match.teams,
         "status": fixture["status"],
         "score": [f"{row['score']}/{row['wickets']} ({row['overs']})" for row in fixture["runs"]],
-        "position": broadcast.position,
-        "steps": len(broadcast.steps),
-        "is_listed": broadcast.is_listed,
+        "position": playback.position,
+        "steps": len(playback.steps),
+        "is_listed": playback.is_listed,
     }

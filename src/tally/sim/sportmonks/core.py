@@ -1,4 +1,4 @@
-"""All that SportMonks knows here: matches on the air, a schedule of others, and their leagues, seasons and teams."""
+"""The state of the SportMonks simulator: playbacks, scheduled matches and the rate limit."""
 
 import math
 from collections.abc import Iterator
@@ -18,29 +18,29 @@ from tally.sim.sportmonks.resources import (
     render_venue,
 )
 
-HOUR: Final = 3600
-USUAL: Final = 2000
+HOUR_SECONDS: Final = 3600
+DEFAULT_HOURLY_LIMIT: Final = 2000
 
 
 class HourlyRateLimit:
-    """A count for each resource, which starts again an hour after its first request."""
+    """Counts requests per resource in windows of an hour from the first request."""
 
-    def __init__(self, clock: Clock, hourly: int = USUAL) -> None:
+    def __init__(self, clock: Clock, hourly: int = DEFAULT_HOURLY_LIMIT) -> None:
         self._clock = clock
         self.hourly = hourly
         self._counts: dict[str, tuple[float, int]] = {}
 
     def count(self, resource: str) -> int:
-        """Count one more request; the seconds to wait if it is beyond the limit, else 0."""
+        """Count a request; returns the seconds to wait if it exceeds the limit, else 0."""
         now = self._clock.monotonic()
         since, count = self._counts.get(resource, (now, 0))
-        if now - since >= HOUR:
+        if now - since >= HOUR_SECONDS:
             since, count = now, 0
         self._counts[resource] = since, count + 1
-        return 0 if count < self.hourly else max(1, math.ceil(since + HOUR - now))
+        return 0 if count < self.hourly else max(1, math.ceil(since + HOUR_SECONDS - now))
 
-    def forget(self) -> None:
-        """Start all counts again."""
+    def reset(self) -> None:
+        """Reset all counts."""
         self._counts.clear()
 
     def headers(self, resource: str) -> dict[str, str]:
@@ -51,18 +51,18 @@ class HourlyRateLimit:
         }
 
 
-# Known to everyone, and good for nothing outside this simulator.
+# Not a secret: valid only in this simulator.
 API_TOKEN: Final = "made-up-sportmonks-token-of-some-length"  # noqa: S105
 PER_PAGE: Final = 100
-SIDES: Final = 10
+TEAM_GROUP_SIZE: Final = 10
 
 
 class UnknownMatch(Exception):
-    """There is no match with this id."""
+    """There is no playback with this match id."""
 
 
 class SportMonksCore:
-    """What there is to tell; HTTP is not its business."""
+    """Playbacks and scheduled fixtures, without HTTP."""
 
     def __init__(
         self, clock: Clock, *, api_token: str = API_TOKEN, limits: HourlyRateLimit | None = None
@@ -71,26 +71,26 @@ class SportMonksCore:
         self.api_token = api_token
         self.limits = limits or HourlyRateLimit(clock)
         self.faults = FaultInjector()
-        self.broadcasts: dict[int, MatchPlayback] = {}
+        self.playbacks: dict[int, MatchPlayback] = {}
         self.scheduled: dict[int, dict[str, Any]] = {}
         self.per_page = PER_PAGE
         self.url = ""
 
-    def add(self, match: Match, **how: Any) -> MatchPlayback:
-        """Put a match on the programme; `how` is what a Broadcast takes."""
-        broadcast = MatchPlayback(match, self.clock, **how)
-        self.broadcasts[match.id] = broadcast
-        return broadcast
+    def add(self, match: Match, **options: Any) -> MatchPlayback:
+        """Add a match; `options` are those of MatchPlayback."""
+        playback = MatchPlayback(match, self.clock, **options)
+        self.playbacks[match.id] = playback
+        return playback
 
-    def broadcast(self, match_id: int) -> MatchPlayback:
-        found = self.broadcasts.get(match_id)
+    def playback(self, match_id: int) -> MatchPlayback:
+        found = self.playbacks.get(match_id)
         if found is None:
-            raise UnknownMatch(f"There is no match {match_id} on the programme")
+            raise UnknownMatch(f"Unknown match {match_id}")
         return found
 
     def remove(self, match_id: int) -> None:
-        self.broadcast(match_id)
-        del self.broadcasts[match_id]
+        self.playback(match_id)
+        del self.playbacks[match_id]
 
     def schedule(
         self,
@@ -101,37 +101,39 @@ class SportMonksCore:
         apart: float = 3600,
         status: str = "NS",
     ) -> list[int]:
-        """Add matches of a made-up league that nobody plays, one every `apart` seconds; their ids."""
+        """Schedule fixtures without a playback, `apart` seconds apart; returns their ids."""
         first = first or self.clock.now() + timedelta(days=1)
-        made = []
+        ids = []
         for number in range(count):
             starts_at = first + timedelta(seconds=apart * number)
-            fixture = _scheduled(league_name, number, starts_at, status)
+            fixture = _scheduled_fixture(league_name, number, starts_at, status)
             self.scheduled[fixture["id"]] = fixture
-            made.append(fixture["id"])
-        return made
+            ids.append(fixture["id"])
+        return ids
 
     def livescores(self) -> list[Any]:
-        """What a poll finds: every match that is covered now, some of them garbled if that is arranged."""
-        listed = [
-            broadcast
-            for broadcast in self.broadcasts.values()
-            if broadcast.is_listed or broadcast.per_poll
+        """The fixtures of a poll: every listed match, garbled if configured."""
+        candidates = [
+            playback
+            for playback in self.playbacks.values()
+            if playback.is_listed or playback.per_poll
         ]
-        told = [(broadcast, broadcast.poll()) for broadcast in listed]
+        polled = [(playback, playback.poll()) for playback in candidates]
         return [
-            garbled(fixture, broadcast.garble) for broadcast, fixture in told if broadcast.is_listed
+            garble_fixture(fixture, playback.garble)
+            for playback, fixture in polled
+            if playback.is_listed
         ]
 
     def fixtures(self) -> list[dict[str, Any]]:
-        playing = (broadcast.fixture() for broadcast in self.broadcasts.values())
+        playing = (playback.fixture() for playback in self.playbacks.values())
         return sorted(
             chain(playing, self.scheduled.values()), key=lambda fixture: int(fixture["id"])
         )
 
     def fixture(self, match_id: int) -> dict[str, Any] | None:
-        broadcast = self.broadcasts.get(match_id)
-        return broadcast.fixture() if broadcast else self.scheduled.get(match_id)
+        playback = self.playbacks.get(match_id)
+        return playback.fixture() if playback else self.scheduled.get(match_id)
 
     def leagues(self) -> list[dict[str, Any]]:
         return self._related("league")
@@ -141,18 +143,19 @@ class SportMonksCore:
 
     def seasons(self) -> list[dict[str, Any]]:
         teams: dict[int, dict[int, dict[str, Any]]] = {}
-        for fixture in self._all():
+        for fixture in self._all_fixtures():
             sides = teams.setdefault(fixture["season_id"], {})
             for side in ("localteam", "visitorteam"):
                 sides[fixture[side]["id"]] = fixture[side]
         return [
-            each | {"teams": list(teams[each["id"]].values())} for each in self._related("season")
+            season | {"teams": list(teams[season["id"]].values())}
+            for season in self._related("season")
         ]
 
     def squad(self, team_id: int, season_id: int) -> list[dict[str, Any]]:
-        """Who has played for a team in a season."""
+        """The players of a team in a season."""
         found: dict[int, dict[str, Any]] = {}
-        for fixture in self._all():
+        for fixture in self._all_fixtures():
             if fixture["season_id"] == season_id:
                 for player in fixture["lineup"]:
                     if player["lineup"]["team_id"] == team_id:
@@ -162,17 +165,19 @@ class SportMonksCore:
         return list(found.values())
 
     def _related(self, *names: str) -> list[dict[str, Any]]:
-        found = {fixture[name]["id"]: fixture[name] for fixture in self._all() for name in names}
-        return sorted(found.values(), key=lambda each: int(each["id"]))
+        found = {
+            fixture[name]["id"]: fixture[name] for fixture in self._all_fixtures() for name in names
+        }
+        return sorted(found.values(), key=lambda item: int(item["id"]))
 
-    def _all(self) -> Iterator[dict[str, Any]]:
+    def _all_fixtures(self) -> Iterator[dict[str, Any]]:
         return chain(
-            (broadcast.fixture() for broadcast in self.broadcasts.values()), self.scheduled.values()
+            (playback.fixture() for playback in self.playbacks.values()), self.scheduled.values()
         )
 
 
-def garbled(fixture: dict[str, Any], how: str | None) -> Any:
-    """A fixture that cannot be read."""
+def garble_fixture(fixture: dict[str, Any], how: str | None) -> Any:
+    """Make a fixture invalid."""
     if how == "not_an_object":
         return "fixture"
     changes: dict[str, dict[str, Any]] = {
@@ -185,18 +190,19 @@ def garbled(fixture: dict[str, Any], how: str | None) -> Any:
     return fixture | changes.get(how or "", {})
 
 
-def _scheduled(league_name: str, number: int, starts_at: datetime, status: str) -> dict[str, Any]:
+def _scheduled_fixture(
+    league_name: str, number: int, starts_at: datetime, status: str
+) -> dict[str, Any]:
     league_id, season_id = (
         derived_id(f"league {league_name}"),
         derived_id(f"season {league_name} {starts_at.year}"),
     )
-    home, away = (
-        f"{league_name} {number % SIDES + 1}",
-        f"{league_name} {(number // SIDES + number + 1) % SIDES + SIDES + 1}",
-    )
+    size = TEAM_GROUP_SIZE
+    home = f"{league_name} {number % size + 1}"
+    away = f"{league_name} {(number // size + number + 1) % size + size + 1}"
     home_id, away_id = derived_id(f"team {home}"), derived_id(f"team {away}")
     stage_id, venue_id = derived_id(f"stage {season_id}"), derived_id(f"venue {home}")
-    nothing: dict[str, list[Any]] = {
+    empty: dict[str, list[Any]] = {
         name: [] for name in ("runs", "scoreboards", "batting", "bowling", "balls", "lineup")
     }
     unknown = dict.fromkeys(
@@ -231,7 +237,7 @@ def _scheduled(league_name: str, number: int, starts_at: datetime, status: str) 
         "follow_on": False,
         "weather_report": [],
         **unknown,
-        **nothing,
+        **empty,
         "localteam": render_team(home_id, home, "T20"),
         "visitorteam": render_team(away_id, away, "T20"),
         "league": render_league(league_id, league_name, season_id),

@@ -1,8 +1,8 @@
-"""Reads match files in Cricsheet's JSON format, whatever of it a file has: T20s, Tests, super overs, old files.
+"""Reads match files in Cricsheet's JSON format, in its current and its older layout.
 
-Tolerant on purpose. What is missing has a sensible value, what is unknown is passed over, and only
-what is no match at all is refused, with `InvalidMatchFile`. The older layout, in which an innings is a map
-with one name and a delivery a map with one number, is read too.
+The parser is lenient: missing values get defaults, unknown values are ignored, and only a file
+without a match raises `InvalidMatchFile`. In the older layout, an innings is a map with one name
+and a delivery a map with one number.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,25 +26,25 @@ DEFAULT_OVERS: Final = {"T20": 20, "IT20": 20, "ODI": 50, "ODM": 50}
 
 
 class InvalidMatchFile(Exception):
-    """These bytes hold no cricket match; the message says what is wrong."""
+    """The file has no cricket match; the message says why."""
 
 
 def read_match(content: bytes, name: str = "") -> Match:
-    """The match in a file; `name` is the file's, without its suffix, and becomes the match's id if it is a number."""
+    """Parse a match file. `name` is the file name without suffix; a number becomes the id."""
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidMatchFile(f"it is not JSON: {error}") from error
+        raise InvalidMatchFile(f"not valid JSON: {error}") from error
     info = _map(_map(document).get("info"))
     teams = [str(team) for team in _list(info.get("teams"))][:2]
-    innings = [_innings(each) for each in _list(_map(document).get("innings"))]
-    for team in (each.team for each in innings):
+    innings = [_innings(entry) for entry in _list(_map(document).get("innings"))]
+    for team in (played.team for played in innings):
         if team and team not in teams and len(teams) < 2:
             teams.append(team)
     if len(teams) != 2 or teams[0] == teams[1]:
-        raise InvalidMatchFile("it does not name two teams")
+        raise InvalidMatchFile("it must name two teams")
     return _match(
-        info, (teams[0], teams[1]), [each for each in innings if each.team in teams], name
+        info, (teams[0], teams[1]), [played for played in innings if played.team in teams], name
     )
 
 
@@ -80,12 +80,12 @@ def _match(
 
 
 def _number(name: str) -> int:
-    """The number that a file is named after, unless it is too long for an id."""
+    """The number in a file name; 0 if there is none or it is too long for an id."""
     return int(name) if name.isascii() and name.isdigit() and len(name) < 11 else 0
 
 
 def _kind(kind: str, team_type: str) -> str:
-    """SportMonks' word for the sort of match."""
+    """SportMonks' name for the match type."""
     if kind in {"T20", "IT20"}:
         return "T20I" if kind == "IT20" or team_type == "international" else "T20"
     return {"MDM": "4day", "ODM": "List A"}.get(kind, kind)
@@ -116,72 +116,72 @@ def _outcome(outcome: Mapping[str, Any], teams: tuple[str, str]) -> MatchOutcome
     )
 
 
-def _innings(each: Any) -> Innings:
-    told = _map(each)
-    if "team" not in told and len(told) == 1:
-        told = _map(next(iter(told.values())))  # the older layout: {"1st innings": {…}}
-    penalties = _map(told.get("penalty_runs"))
-    target = _map(told.get("target"))
+def _innings(entry: Any) -> Innings:
+    fields = _map(entry)
+    if "team" not in fields and len(fields) == 1:
+        fields = _map(next(iter(fields.values())))  # the older layout: {"1st innings": {…}}
+    penalties = _map(fields.get("penalty_runs"))
+    target = _map(fields.get("target"))
     return Innings(
-        team=str(told.get("team") or ""),
-        deliveries=tuple(_deliveries(told)),
-        is_super_over=told.get("super_over") is True,
-        is_declared=told.get("declared") is True,
-        is_forfeited=told.get("forfeited") is True,
+        team=str(fields.get("team") or ""),
+        deliveries=tuple(_deliveries(fields)),
+        is_super_over=fields.get("super_over") is True,
+        is_declared=fields.get("declared") is True,
+        is_forfeited=fields.get("forfeited") is True,
         penalty_before=_count(penalties.get("pre")),
         penalty_after=_count(penalties.get("post")),
         target_runs=_count(target.get("runs")) or None,
         target_overs=_overs_text(target.get("overs")),
-        absent_hurt=tuple(map(str, _list(told.get("absent_hurt")))),
+        absent_hurt=tuple(map(str, _list(fields.get("absent_hurt")))),
     )
 
 
-def _deliveries(told: Mapping[str, Any]) -> Iterator[Delivery]:
-    for over in map(_map, _list(told.get("overs"))):
+def _deliveries(fields: Mapping[str, Any]) -> Iterator[Delivery]:
+    for over in map(_map, _list(fields.get("overs"))):
         number = _count(over.get("over"))
         for delivery in _list(over.get("deliveries")):
             yield _delivery(number, _map(delivery))
-    for each in map(_map, _list(told.get("deliveries"))):
-        for label, delivery in each.items():
+    for entry in map(_map, _list(fields.get("deliveries"))):
+        for label, delivery in entry.items():
             over_text = str(label).partition(".")[0]
             yield _delivery(int(over_text) if over_text.isdigit() else 0, _map(delivery))
 
 
-def _delivery(over: int, told: Mapping[str, Any]) -> Delivery:
-    runs, extras = _map(told.get("runs")), _map(told.get("extras"))
-    made = BallExtras(
+def _delivery(over: int, fields: Mapping[str, Any]) -> Delivery:
+    runs, extras = _map(fields.get("runs")), _map(fields.get("extras"))
+    ball_extras = BallExtras(
         wides=_count(extras.get("wides")),
         noballs=_count(extras.get("noballs")),
         byes=_count(extras.get("byes")),
         leg_byes=_count(extras.get("legbyes")),
         penalty=_count(extras.get("penalty")),
     )
-    replaced = _map(told.get("replacements"))
+    replaced = _map(fields.get("replacements"))
     return Delivery(
         over=over,
-        batter=str(told.get("batter") or told.get("batsman") or "Unknown batter"),
-        non_striker=str(told.get("non_striker") or ""),
-        bowler=str(told.get("bowler") or "Unknown bowler"),
+        batter=str(fields.get("batter") or fields.get("batsman") or "Unknown batter"),
+        non_striker=str(fields.get("non_striker") or ""),
+        bowler=str(fields.get("bowler") or "Unknown bowler"),
         runs_bat=_count(runs.get("batter", runs.get("batsman"))),
-        extras=made,
+        extras=ball_extras,
         is_boundary=runs.get("non_boundary") is not True,
-        wickets=tuple(_wickets(told)),
-        replacements=tuple(_replacement(_map(each)) for each in _list(replaced.get("match"))),
+        wickets=tuple(_wickets(fields)),
+        replacements=tuple(_replacement(_map(entry)) for entry in _list(replaced.get("match"))),
     )
 
 
-def _wickets(told: Mapping[str, Any]) -> Iterator[Dismissal]:
-    older = told.get("wicket")
+def _wickets(fields: Mapping[str, Any]) -> Iterator[Dismissal]:
+    older = fields.get("wicket")
     for wicket in map(
         _map,
         [
-            *_list(told.get("wickets")),
+            *_list(fields.get("wickets")),
             *(older if isinstance(older, list) else [older] if older else []),
         ],
     ):
         fielders = (
-            each.get("name") if isinstance(each, Mapping) else each
-            for each in _list(wicket.get("fielders"))
+            fielder.get("name") if isinstance(fielder, Mapping) else fielder
+            for fielder in _list(wicket.get("fielders"))
         )
         named = tuple(str(name) for name in fielders if name)
         yield Dismissal(
@@ -191,9 +191,9 @@ def _wickets(told: Mapping[str, Any]) -> Iterator[Dismissal]:
         )
 
 
-def _replacement(told: Mapping[str, Any]) -> Replacement:
+def _replacement(fields: Mapping[str, Any]) -> Replacement:
     return Replacement(
-        str(told.get("team") or ""), str(told.get("in") or ""), str(told.get("out") or "")
+        str(fields.get("team") or ""), str(fields.get("in") or ""), str(fields.get("out") or "")
     )
 
 
@@ -206,12 +206,12 @@ def _list(value: Any) -> list[Any]:
 
 
 def _count(value: Any) -> int:
-    """A number that is not negative, and 0 for anything else."""
+    """A positive number; 0 for anything else."""
     return int(value) if isinstance(value, (int, float)) and 0 < value < 100_000 else 0
 
 
 def _overs_text(value: Any) -> str | None:
-    """Overs of a target: a whole number, or 17.3 for seventeen overs and three balls."""
+    """The overs of a target, for example 20, or 17.3 for 17 overs and 3 balls."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     text = str(value)
@@ -222,6 +222,11 @@ BUNDLED_MATCH_ID: Final = 900_001
 
 
 def bundled_match(match_id: int = BUNDLED_MATCH_ID) -> Match:
-    """The match, under this id: with others, it can be played several times at once."""
+    """The match that is part of the package, with this id.
+
+    The Herons bat first in eight overs and win by 11 runs. The match has most kinds of wickets, a
+    hat-trick across two overs, a maiden with a bye, a fifty with three consecutive sixes, wides,
+    no-balls and a batter who retires hurt.
+    """
     content = files("tally.sim.sportmonks").joinpath("matches", "herons-hares.json").read_bytes()
     return read_match(content, str(match_id))

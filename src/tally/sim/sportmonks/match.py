@@ -1,4 +1,4 @@
-"""A cricket match as a file tells it: names instead of ids, and every delivery in order."""
+"""A cricket match as recorded in a file: names and every delivery in order."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -7,18 +7,17 @@ from typing import Final
 
 import msgspec
 
-# What SportMonks calls the best known league, so that a marquee league set for the real service
-# also fits here.
+# SportMonks' ids of leagues, so that settings for the real service work with the simulator.
 KNOWN_LEAGUES: Final = {"Indian Premier League": 1}
 
 
 def derived_id(text: str) -> int:
-    """A number that a text always has: what stands for an id where the file has none."""
+    """A stable id derived from a text, where the file has no id."""
     return 100_000 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) // 4
 
 
 class BallExtras(msgspec.Struct, frozen=True):
-    """Runs that nobody hit."""
+    """Runs that are not scored off the bat."""
 
     wides: int = 0
     noballs: int = 0
@@ -32,18 +31,18 @@ class BallExtras(msgspec.Struct, frozen=True):
 
 
 class Dismissal(msgspec.Struct, frozen=True):
-    """Who went, and how in Cricsheet's words."""
+    """A batter who is out or retires, with Cricsheet's kind of dismissal."""
 
     player_out: str
     kind: str
     fielders: tuple[str, ...] = ()
 
     @property
-    def counts(self) -> bool:
+    def is_wicket(self) -> bool:
         return self.kind not in {"retired hurt", "retired not out"}
 
     @property
-    def is_bowlers(self) -> bool:
+    def is_credited_to_bowler(self) -> bool:
         return self.kind in {
             "bowled",
             "caught",
@@ -55,15 +54,18 @@ class Dismissal(msgspec.Struct, frozen=True):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """Somebody who plays from now on in place of another: an impact player, a concussion substitute."""
+    """A substitution: an impact player or a concussion substitute."""
 
     team: str
-    comes: str
-    goes: str
+    player_in: str
+    player_out: str
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One ball. Its number within the over follows from those before it."""
+    """One ball; its number within the over follows from the deliveries before it.
+
+    The fields are those of Cricsheet's format.
+    """
 
     over: int
     batter: str
@@ -93,6 +95,8 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Innings(msgspec.Struct, frozen=True):
+    """An innings; the fields are those of Cricsheet's format."""
+
     team: str
     deliveries: tuple[Delivery, ...] = ()
     is_super_over: bool = False
@@ -106,7 +110,7 @@ class Innings(msgspec.Struct, frozen=True):
 
 
 class MatchOutcome(msgspec.Struct, frozen=True):
-    """How it ended. All empty: nobody knows yet, or the file does not say."""
+    """The result of a match; all fields are empty if it is unknown."""
 
     winner: str = ""
     runs: int = 0
@@ -118,22 +122,23 @@ class MatchOutcome(msgspec.Struct, frozen=True):
     bowl_out: str = ""
 
     @property
-    def victor(self) -> str:
-        """Who won, be it in the end by a super over or a bowl-out."""
+    def winning_team(self) -> str:
+        """The winner, including by super over or bowl-out."""
         return self.winner or self.eliminator or self.bowl_out
 
     @property
     def note(self) -> str:
-        """The result as a sentence."""
+        """The result as a text."""
         method = f" ({self.method} method)" if self.method in {"D/L", "DLS", "VJD"} else ""
         if self.winner:
-            return f"{self.winner} won{self._margin}{method or (f' ({self.method})' if self.method else '')}"
+            suffix = method or (f" ({self.method})" if self.method else "")
+            return f"{self.winner} won{self._margin}{suffix}"
         if self.eliminator:
             return f"Match tied ({self.eliminator} won the Super Over)"
         if self.bowl_out:
             return f"Match tied ({self.bowl_out} won the bowl-out)"
-        known = {"tie": f"Match tied{method}", "draw": "Match drawn", "no result": "No result"}
-        return known.get(
+        texts = {"tie": f"Match tied{method}", "draw": "Match drawn", "no result": "No result"}
+        return texts.get(
             self.result, "Match ended" if not self.result else self.result.capitalize()
         )
 
@@ -150,7 +155,7 @@ class MatchOutcome(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True, dict=True):
-    """A whole match, from the toss to the result."""
+    """A match from the toss to the result; the fields are those of Cricsheet's format."""
 
     id: int
     teams: tuple[str, str]
@@ -182,33 +187,33 @@ class Match(msgspec.Struct, frozen=True, dict=True):
         return derived_id(f"team {team}")
 
     def player_id(self, name: str) -> int:
-        """By Cricsheet's register where the file has it, so that a person has the same id in every match."""
-        known = self.people.get(name, "")
+        """The id from Cricsheet's register, so that a player has the same id in every match."""
+        register_id = self.people.get(name, "")
         try:
-            return int(known, 16) or derived_id(f"player {name}")
+            return int(register_id, 16) or derived_id(f"player {name}")
         except ValueError:
             return derived_id(f"player {name}")
 
-    def other(self, team: str) -> str:
+    def opponent(self, team: str) -> str:
         return self.teams[1] if team == self.teams[0] else self.teams[0]
 
     @cached_property
     def lineups(self) -> dict[str, tuple[str, ...]]:
-        """Who plays: those whom the file lists, and whoever else bats or bowls."""
-        found = {team: dict.fromkeys(self.players.get(team, ())) for team in self.teams}
-        everyone = {name for names in found.values() for name in names}
-        for team, name in self._seen():
+        """The players of each team: those listed in the file and everyone who bats or bowls."""
+        lineups = {team: dict.fromkeys(self.players.get(team, ())) for team in self.teams}
+        everyone = {name for names in lineups.values() for name in names}
+        for team, name in self._participants():
             if name and name not in everyone:
-                found[team][name] = None
+                lineups[team][name] = None
                 everyone.add(name)
-        return {team: tuple(names) for team, names in found.items()}
+        return {team: tuple(names) for team, names in lineups.items()}
 
-    def _seen(self) -> Iterator[tuple[str, str]]:
+    def _participants(self) -> Iterator[tuple[str, str]]:
         for innings in self.innings:
             for delivery in innings.deliveries:
                 yield innings.team, delivery.batter
                 yield innings.team, delivery.non_striker
-                yield self.other(innings.team), delivery.bowler
+                yield self.opponent(innings.team), delivery.bowler
                 for replacement in delivery.replacements:
                     if replacement.team in self.teams:
-                        yield replacement.team, replacement.comes
+                        yield replacement.team, replacement.player_in

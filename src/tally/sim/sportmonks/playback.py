@@ -1,8 +1,7 @@
-"""One match on the air: how much of it has happened by now, and how it is told.
+"""Plays back a match: how much of it has happened, and how it is reported.
 
-A broadcast moves in one of three ways. By hand, `step()` lets one more thing happen. With a
-`speed`, where it stands follows from the clock: at 60, a minute of the match passes in a second.
-With `per_poll`, every look at the live scores moves it on, as fast as anybody asks.
+A playback advances in one of three ways: by `step()`; by the clock, `speed` times as fast (at 60, a
+minute of the match takes a second); or by `per_poll` steps with every poll of the live scores.
 """
 
 import bisect
@@ -22,17 +21,17 @@ from tally.sim.sportmonks.timeline import (
     match_timeline,
 )
 
-# So often the result is seen of a match that moves with every look.
-POLLS_AFTER: Final = 20
+# Polls that show the result of a `per_poll` match before its coverage ends.
+RESULT_POLLS: Final = 20
 ORDINALS: Final = ("1st", "2nd", "3rd", "4th")
-# Ways in which a fixture can be unreadable among good ones.
+# Ways to make a fixture invalid.
 Garble = Literal[
     "no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"
 ]
 
 
 class MatchPlayback:
-    """A match, and where it stands."""
+    """A match and its position on the timeline."""
 
     def __init__(
         self,
@@ -51,19 +50,19 @@ class MatchPlayback:
         self.starting_at = starting_at or clock.now() + timedelta(minutes=30) / (speed or 1)
         self.per_poll = per_poll
         self.mistakes = mistakes or Mistakes()
-        # How many steps behind the next polls are: an answer out of an old cache.
+        # By how many steps the next polls lag behind, like responses from a stale cache.
         self.lags: deque[int] = deque()
-        # Instead of what the match itself would say: a rain break, lunch, a match called off.
+        # Overrides the status: a rain break, lunch, an abandoned match.
         self.status: str | None = None
         self.garble: Garble | None = None
         self._position = 0
-        self._polls_after = 0
+        self._result_polls = 0
         self._times = [step.at for step in self.steps]
-        self._latest: tuple[object, dict[str, Any]] = (None, {})
+        self._cached: tuple[object, dict[str, Any]] = (None, {})
 
     @property
     def position(self) -> int:
-        """The number of steps that have happened."""
+        """The number of completed steps."""
         if self._speed is not None:
             elapsed = (self._clock.now() - self.starting_at).total_seconds() * self._speed
             self._position = max(self._position, bisect.bisect_right(self._times, elapsed))
@@ -73,8 +72,8 @@ class MatchPlayback:
     def speed(self) -> float | None:
         return self._speed
 
-    def run_at(self, speed: float | None) -> None:
-        """Go on from here at another speed, or by hand."""
+    def set_speed(self, speed: float | None) -> None:
+        """Continue from here at another speed; None: step manually."""
         position = self.position
         self._speed = speed
         if speed is not None:
@@ -82,20 +81,20 @@ class MatchPlayback:
             self.starting_at = self._clock.now() - timedelta(seconds=at / speed)
 
     def step(self, count: int = 1) -> int:
-        """Let so many more things happen; the number of all that have."""
+        """Advance by `count` steps; returns the new position."""
         self._position = min(len(self.steps), self.position + count)
         return self._position
 
-    def play_out(self) -> None:
-        """Come to the result at once; the match is still covered."""
+    def finish(self) -> None:
+        """Advance to the result; the match stays listed."""
         self._position = max(self.position, len(self.steps) - 1)
 
     def deliver(self, count: int = 1) -> int:
-        """Let so many more deliveries happen, with all that comes between; the number of those left."""
+        """Advance by `count` deliveries; returns how many remain."""
         while count and not self.progress.is_over:
-            at = self.position
+            position = self.position
             self.step()
-            count -= self.position > at and self.steps[at].kind == "delivery"
+            count -= self.position > position and self.steps[position].kind == "delivery"
         return self.deliveries - sum(self.progress.balls)
 
     @property
@@ -108,78 +107,80 @@ class MatchPlayback:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the match is among the live scores: from the toss until coverage ends."""
+        """Whether the match is in the live scores: from the toss until coverage ends."""
         return 0 < self.position < len(self.steps)
 
     def poll(self) -> dict[str, Any]:
-        """The fixture as a look at the live scores finds it; which may move the match on."""
+        """The fixture for a poll of the live scores; may advance the match."""
         if self.per_poll:
-            self._move()
+            self._advance()
         lag = self.lags.popleft() if self.lags else 0
         return self.fixture(lag)
 
-    def _move(self) -> None:
-        """Go on by some steps, but never past the result unseen: that is shown for some polls before coverage ends."""
+    def _advance(self) -> None:
+        """Advance by `per_poll` steps; show the result for some polls before coverage ends."""
         result = len(self.steps) - 1
         if self.position < result:
             self.step(min(self.per_poll, result - self.position))
             return
-        self._polls_after += 1
-        if self._polls_after > POLLS_AFTER:
+        self._result_polls += 1
+        if self._result_polls > RESULT_POLLS:
             self.step()
 
     def fixture(self, lag: int = 0) -> dict[str, Any]:
-        """The fixture with all that can be included; it must not be changed."""
-        wanted = (max(self.position - lag, 0), self.mistakes, self.status, self.starting_at)
-        made_for, made = self._latest
-        if made_for != wanted:
-            made = self._render(*wanted)
-            self._latest = wanted, made
-        return made
+        """The fixture with every relation. The caller must not modify it."""
+        key = (max(self.position - lag, 0), self.mistakes, self.status, self.starting_at)
+        cached_key, fixture = self._cached
+        if cached_key != key:
+            fixture = self._render(*key)
+            self._cached = key, fixture
+        return fixture
 
     def _render(
         self, position: int, mistakes: Mistakes, status: str | None, starting_at: datetime
     ) -> dict[str, Any]:
-        stands = match_progress(self.steps[:position])
-        told, played = sum(stands.balls), []
-        place = 0
-        for innings, count in zip(self.match.innings, stands.balls, strict=False):
-            numbered = enumerate(innings.deliveries[:count], place)
-            played.append(tuple(mistakes.reported(at, delivery, told) for at, delivery in numbered))
-            place += count
-        is_settled = stands.is_over
+        progress = match_progress(self.steps[:position])
+        reported, played = sum(progress.balls), []
+        first = 0
+        for innings, count in zip(self.match.innings, progress.balls, strict=False):
+            numbered = enumerate(innings.deliveries[:count], first)
+            played.append(
+                tuple(mistakes.report(index, delivery, reported) for index, delivery in numbered)
+            )
+            first += count
+        is_over = progress.is_over
         return render_fixture(
             MatchSnapshot(
                 match=self.match,
                 starting_at=format_timestamp(starting_at),
-                status=status or self._status(stands),
+                status=status or self._match_status(progress),
                 updated_at=format_timestamp(
                     starting_at + timedelta(seconds=max(0.0, self._times[max(position - 1, 0)]))
                 ),
-                is_tossed=stands.is_tossed,
-                is_over=is_settled,
-                played=tuple(played) if not is_settled else self._all(stands),
-                closed=stands.closed,
-                withheld=frozenset() if is_settled else mistakes.withheld(told),
-                doubled=mistakes.twice,
-                corrected=mistakes.corrected(told),
+                is_tossed=progress.is_tossed,
+                is_over=is_over,
+                played=tuple(played) if not is_over else self._all_deliveries(progress),
+                closed=progress.closed,
+                withheld=frozenset() if is_over else mistakes.withheld(reported),
+                duplicated=mistakes.twice,
+                corrected=mistakes.corrected(reported),
             )
         )
 
-    def _all(self, stands: MatchProgress) -> tuple[Any, ...]:
-        """When the match is over, whatever was wrong has been put right."""
-        return tuple(innings.deliveries for innings in self.match.innings[: len(stands.balls)])
+    def _all_deliveries(self, progress: MatchProgress) -> tuple[Any, ...]:
+        """The deliveries without mistakes: the final score is correct."""
+        return tuple(innings.deliveries for innings in self.match.innings[: len(progress.balls)])
 
-    def _status(self, stands: MatchProgress) -> str:
-        if stands.is_over:
+    def _match_status(self, progress: MatchProgress) -> str:
+        if progress.is_over:
             return "Aban." if self.match.outcome.result == "no result" else "Finished"
-        if not stands.balls:
+        if not progress.balls:
             return "NS"
-        if stands.is_between:
+        if progress.is_between:
             return "Innings Break"
-        return f"{ORDINALS[min(len(stands.balls), 4) - 1]} Innings"
+        return f"{ORDINALS[min(len(progress.balls), 4) - 1]} Innings"
 
 
-def format_timestamp(moment: datetime) -> str:
-    """A time as SportMonks writes it."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def format_timestamp(time: datetime) -> str:
+    """Format a time like SportMonks."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

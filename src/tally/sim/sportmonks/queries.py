@@ -1,4 +1,4 @@
-"""What a request asks for besides its path: `include`, `filter[…]`, `fields[…]`, `sort` and `page`, as SportMonks reads them."""
+"""Parses and applies query parameters: `include`, `filter[…]`, `fields[…]`, `sort`, `page`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -27,8 +27,10 @@ RELATIONS: Final[Mapping[str, frozenset[str]]] = {
     "bowling": frozenset({"bowler"}),
     "seasons": frozenset({"teams"}),
 }
-# What comes with a relation whether it is asked for or not.
-ALWAYS: Final[Mapping[str, frozenset[str]]] = {"balls": frozenset({"batsman", "bowler", "score"})}
+# Nested relations that are always included.
+ALWAYS_INCLUDED: Final[Mapping[str, frozenset[str]]] = {
+    "balls": frozenset({"batsman", "bowler", "score"})
+}
 FILTERS: Final = frozenset(
     {
         "id",
@@ -47,11 +49,11 @@ FILTERS: Final = frozenset(
 
 
 class InvalidQuery(Exception):
-    """Something that SportMonks does not offer was asked for."""
+    """A query parameter that SportMonks does not support."""
 
 
 class SportMonksQuery(msgspec.Struct, frozen=True):
-    """A request's parameters, checked."""
+    """The validated parameters of a request."""
 
     includes: Mapping[str, frozenset[str]] = {}
     filters: Mapping[str, tuple[str, ...]] = {}
@@ -59,65 +61,65 @@ class SportMonksQuery(msgspec.Struct, frozen=True):
     sort: tuple[str, ...] = ()
     page: int = 1
 
-    def selected(self, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those that pass the filters, in the order that was asked for."""
-        found = [
+    def select(self, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Filter and sort items."""
+        selected = [
             item
             for item in items
-            if all(_passes(item, name, values) for name, values in self.filters.items())
+            if all(_matches(item, name, values) for name, values in self.filters.items())
         ]
         for field in reversed(self.sort):
             name = field.removeprefix("-")
-            found.sort(key=lambda item: _sort_key(item.get(name)), reverse=field.startswith("-"))
-        return found
+            selected.sort(key=lambda item: _sort_key(item.get(name)), reverse=field.startswith("-"))
+        return selected
 
-    def shown(self, item: Any, kind: str) -> Any:
-        """An item with the relations and the fields that were asked for, and no others."""
+    def project(self, item: Any, kind: str) -> Any:
+        """Reduce an item to the requested relations and fields."""
         if not isinstance(item, dict):
             return item
         hidden = RELATIONS.get(kind, frozenset()) - self.includes.keys()
-        kept = self.fields.get(item.get("resource", kind))
-        shown = {}
+        fields = self.fields.get(item.get("resource", kind))
+        projected = {}
         for name, value in item.items():
             if name in hidden or (
-                kept is not None
-                and name not in kept
+                fields is not None
+                and name not in fields
                 and name not in self.includes
                 and name != "resource"
             ):
                 continue
-            shown[name] = self._related(name, value) if name in self.includes else value
-        return shown
+            projected[name] = self._related(name, value) if name in self.includes else value
+        return projected
 
     def _related(self, name: str, value: Any) -> Any:
-        wanted = self.includes[name] | ALWAYS.get(name, frozenset())
-        hidden = RELATIONS.get(name, frozenset()) - wanted
+        included = self.includes[name] | ALWAYS_INCLUDED.get(name, frozenset())
+        hidden = RELATIONS.get(name, frozenset()) - included
 
-        def trimmed(row: Any) -> Any:
+        def trim(row: Any) -> Any:
             if not isinstance(row, dict):
                 return row
-            kept = self.fields.get(row.get("resource", name))
+            fields = self.fields.get(row.get("resource", name))
             return {
                 key: inner
                 for key, inner in row.items()
                 if key not in hidden
-                and (kept is None or key in kept or key in wanted or key == "resource")
+                and (fields is None or key in fields or key in included or key == "resource")
             }
 
-        return [trimmed(row) for row in value] if isinstance(value, list) else trimmed(value)
+        return [trim(row) for row in value] if isinstance(value, list) else trim(value)
 
 
 def parse_query(parameters: Mapping[str, str], kind: str) -> SportMonksQuery:
-    """The query of a request for `kind`, or InvalidQuery."""
+    """Parse the query of a request for `kind`; raises InvalidQuery."""
     filters, fields = {}, {}
     for name, value in parameters.items():
-        inside = name.partition("[")[2].removesuffix("]")
+        key = name.partition("[")[2].removesuffix("]")
         if name.startswith("filter["):
-            if inside not in FILTERS:
-                raise InvalidQuery(f"Requested filter(s) `{inside}` are not allowed.")
-            filters[inside] = tuple(value.split(","))
+            if key not in FILTERS:
+                raise InvalidQuery(f"Requested filter(s) `{key}` are not allowed.")
+            filters[key] = tuple(value.split(","))
         elif name.startswith("fields["):
-            fields[inside] = frozenset(value.split(","))
+            fields[key] = frozenset(value.split(","))
     page = parameters.get("page", "1")
     return SportMonksQuery(
         includes=_includes(parameters.get("include", ""), kind),
@@ -129,7 +131,7 @@ def parse_query(parameters: Mapping[str, str], kind: str) -> SportMonksQuery:
 
 
 def _includes(text: str, kind: str) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    includes: dict[str, frozenset[str]] = {}
     for path in filter(None, text.split(",")):
         name, _, nested = path.partition(".")
         if name not in RELATIONS.get(kind, frozenset()):
@@ -140,11 +142,11 @@ def _includes(text: str, kind: str) -> dict[str, frozenset[str]]:
             "runoutby",
         }:
             raise InvalidQuery(f"Requested include(s) `{path}` are not allowed.")
-        found[name] = found.get(name, frozenset()) | ({nested} if nested else frozenset())
-    return found
+        includes[name] = includes.get(name, frozenset()) | ({nested} if nested else frozenset())
+    return includes
 
 
-def _passes(item: Mapping[str, Any], name: str, values: tuple[str, ...]) -> bool:
+def _matches(item: Mapping[str, Any], name: str, values: tuple[str, ...]) -> bool:
     if name == "starts_between":
         day = str(item.get("starting_at", ""))
         return len(values) == 2 and values[0] <= day and day[: max(len(values[1]), 1)] <= values[1]
@@ -152,7 +154,7 @@ def _passes(item: Mapping[str, Any], name: str, values: tuple[str, ...]) -> bool
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Numbers before text before nothing, so that anything can be sorted."""
+    """Sort numbers before texts before None."""
     if value is None:
         return 2, ""
     return (0, value) if isinstance(value, (int, float)) else (1, str(value))

@@ -1,4 +1,4 @@
-"""The resources that fixtures point to: teams, leagues, seasons, venues and players, as SportMonks renders them."""
+"""Renders the resources of fixtures: teams, leagues, seasons, stages, venues and players."""
 
 import re
 from functools import lru_cache
@@ -9,7 +9,7 @@ IMAGES: Final = "https://images.example.test/cricket"
 
 
 def abbreviation(name: str) -> str:
-    """Initials of several words, or the beginning of one."""
+    """The initials of several words, or the first letters of one."""
     words = re.findall(r"\w+", name)
     initials = "".join(word[0] for word in words)
     return (initials if len(words) > 1 else name[:3]).upper()[:4]

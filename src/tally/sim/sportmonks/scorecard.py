@@ -1,8 +1,7 @@
-"""Keeps score: what the deliveries of an innings add up to, for the side, each batter and each bowler.
+"""Computes the scorecard of an innings from its deliveries.
 
-`score_innings(match, innings, deliveries)` is pure: the same deliveries always give the same sheet. An over
-is complete with its last legal ball, or when the next one has begun (umpires miscount); only then
-does it count as one of the bowler's, and may be a maiden.
+`score_innings` is pure. An over is complete after its last legal ball, or when the next over
+begins, because umpires miscount. Only a complete over counts for the bowler and can be a maiden.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,10 @@ from tally.sim.sportmonks.match import BallExtras, Delivery, Dismissal, Innings,
 
 @dataclass(slots=True)
 class BattingEntry:
-    """One batter's innings so far; who retired hurt and came back is in again."""
+    """A batter's scorecard entry; a batter who retired hurt may resume.
+
+    One field per column of a scorecard.
+    """
 
     name: str
     sort: int
@@ -29,7 +31,7 @@ class BattingEntry:
 
 @dataclass(slots=True)
 class BowlingEntry:
-    """One bowler's figures so far."""
+    """A bowler's scorecard entry; one field per column."""
 
     name: str
     sort: int
@@ -44,18 +46,21 @@ class BowlingEntry:
 
 @dataclass(slots=True)
 class _Over:
-    """The over that is being bowled."""
+    """The current over."""
 
     number: int
     legal: int = 0
     bowlers: set[str] = field(default_factory=set)
-    against: int = 0
+    runs_conceded: int = 0
     is_complete: bool = False
 
 
 @dataclass(slots=True)
 class InningsScorecard:
-    """The scorecard of an innings at a moment."""
+    """The scorecard of an innings after some deliveries.
+
+    Totals, entries and the state of the current over belong together, hence more than eight fields.
+    """
 
     balls_per_over: int
     runs: int = 0
@@ -68,21 +73,23 @@ class InningsScorecard:
     bowling: dict[str, BowlingEntry] = field(default_factory=dict)
     at_crease: tuple[str, ...] = ()
     bowler: str = ""
-    # The number of each delivery within its over: a wide or a no-ball does not use it up.
+    # The number of each delivery within its over; wides and no-balls do not count.
     numbers: list[int] = field(default_factory=list)
     _over: _Over | None = None
 
     def add(self, delivery: Delivery) -> None:
-        over = self._over_of(delivery)
+        over = self._current_over(delivery)
         self.numbers.append(min(over.legal + 1, 9))
         self._count_runs(delivery)
         self._bat(delivery)
         self._bowl(delivery, over)
         for wicket in delivery.wickets:
-            self._fall(wicket, delivery)
-        gone = {wicket.player_out for wicket in delivery.wickets}
+            self._record_dismissal(wicket, delivery)
+        dismissed = {wicket.player_out for wicket in delivery.wickets}
         self.at_crease = tuple(
-            name for name in (delivery.batter, delivery.non_striker) if name and name not in gone
+            name
+            for name in (delivery.batter, delivery.non_striker)
+            if name and name not in dismissed
         )
         if over.legal >= self.balls_per_over:
             self._finish(over)
@@ -90,12 +97,12 @@ class InningsScorecard:
             (over.number + 1, 0) if over.is_complete else (over.number, over.legal)
         )
 
-    def penalise(self, runs: int) -> None:
-        """Penalty runs between deliveries."""
+    def add_penalty(self, runs: int) -> None:
+        """Add penalty runs between deliveries."""
         self.runs += runs
-        self.extras = _sum(self.extras, BallExtras(penalty=runs))
+        self.extras = _add_extras(self.extras, BallExtras(penalty=runs))
 
-    def _over_of(self, delivery: Delivery) -> _Over:
+    def _current_over(self, delivery: Delivery) -> _Over:
         over = self._over
         if over is not None and over.number == delivery.over:
             self._reopen(over)
@@ -106,98 +113,98 @@ class InningsScorecard:
         return self._over
 
     def _finish(self, over: _Over) -> None:
-        """Count a complete over as its bowler's; one that two had to share stays balls."""
+        """Credit a complete over to its bowler; a shared over stays counted as balls."""
         if not over.is_complete:
-            self._reckon(over, 1)
+            self._credit_over(over, 1)
 
     def _reopen(self, over: _Over) -> None:
-        """Take back a finish: the umpire has lost count, and there is one more."""
+        """Undo `_finish`: the umpire miscounted and the over continues."""
         if over.is_complete:
-            self._reckon(over, -1)
+            self._credit_over(over, -1)
 
-    def _reckon(self, over: _Over, sign: int) -> None:
+    def _credit_over(self, over: _Over, sign: int) -> None:
         over.is_complete = sign > 0
         if len(over.bowlers) != 1:
             return
         bowling = self.bowling[next(iter(over.bowlers))]
         bowling.balls -= sign * over.legal
         bowling.overs += sign
-        bowling.maidens += sign * (over.against == 0)
+        bowling.maidens += sign * (over.runs_conceded == 0)
 
     def _count_runs(self, delivery: Delivery) -> None:
         self.runs += delivery.runs
-        self.extras = _sum(self.extras, delivery.extras)
+        self.extras = _add_extras(self.extras, delivery.extras)
         self.noball_count += bool(delivery.extras.noballs)
 
     def _bat(self, delivery: Delivery) -> None:
-        line = self._batter(delivery.batter)
+        entry = self._batter(delivery.batter)
         if delivery.non_striker:
             self._batter(delivery.non_striker)
-        line.runs += delivery.runs_bat
-        line.balls += not delivery.extras.wides
-        line.fours += delivery.is_four
-        line.sixes += delivery.is_six
+        entry.runs += delivery.runs_bat
+        entry.balls += not delivery.extras.wides
+        entry.fours += delivery.is_four
+        entry.sixes += delivery.is_six
 
     def _batter(self, name: str) -> BattingEntry:
-        line = self.batting.get(name)
-        if line is None:
-            line = self.batting[name] = BattingEntry(name, len(self.batting) + 1)
-        elif line.wicket is not None and not line.wicket.counts:
-            line.wicket, line.bowler = None, ""
-        return line
+        entry = self.batting.get(name)
+        if entry is None:
+            entry = self.batting[name] = BattingEntry(name, len(self.batting) + 1)
+        elif entry.wicket is not None and not entry.wicket.is_wicket:
+            entry.wicket, entry.bowler = None, ""
+        return entry
 
     def _bowl(self, delivery: Delivery, over: _Over) -> None:
         self.bowler = delivery.bowler
-        line = self.bowling.get(delivery.bowler)
-        if line is None:
-            line = self.bowling[delivery.bowler] = BowlingEntry(
+        entry = self.bowling.get(delivery.bowler)
+        if entry is None:
+            entry = self.bowling[delivery.bowler] = BowlingEntry(
                 delivery.bowler, len(self.bowling) + 1
             )
-        against = delivery.runs_bat + delivery.extras.wides + delivery.extras.noballs
-        line.runs += against
-        line.wides += delivery.extras.wides
-        line.noballs += delivery.extras.noballs
-        line.balls += delivery.is_legal
+        conceded = delivery.runs_bat + delivery.extras.wides + delivery.extras.noballs
+        entry.runs += conceded
+        entry.wides += delivery.extras.wides
+        entry.noballs += delivery.extras.noballs
+        entry.balls += delivery.is_legal
         over.legal += delivery.is_legal
-        over.against += against
+        over.runs_conceded += conceded
         over.bowlers.add(delivery.bowler)
 
-    def _fall(self, wicket: Dismissal, delivery: Delivery) -> None:
-        line = self._batter(wicket.player_out)
-        line.wicket = wicket
-        line.fall_score, line.fall_ball = self.runs, f"{delivery.over}.{self.numbers[-1]}"
-        self.wickets += wicket.counts
-        if wicket.is_bowlers:
-            line.bowler = delivery.bowler
+    def _record_dismissal(self, wicket: Dismissal, delivery: Delivery) -> None:
+        entry = self._batter(wicket.player_out)
+        entry.wicket = wicket
+        entry.fall_score, entry.fall_ball = self.runs, f"{delivery.over}.{self.numbers[-1]}"
+        self.wickets += wicket.is_wicket
+        if wicket.is_credited_to_bowler:
+            entry.bowler = delivery.bowler
             self.bowling[delivery.bowler].wickets += 1
 
 
 def score_innings(
     match: Match, innings: Innings, deliveries: Sequence[Delivery], is_closed: bool
 ) -> InningsScorecard:
-    """The scorecard after these deliveries of an innings; what comes after the last ball counts when it is closed."""
-    sheet = InningsScorecard(match.balls_per_over)
-    sheet.penalise(innings.penalty_before)
+    """The scorecard after these deliveries; a closed innings includes later penalty runs."""
+    scorecard = InningsScorecard(match.balls_per_over)
+    scorecard.add_penalty(innings.penalty_before)
     for delivery in deliveries:
-        sheet.add(delivery)
+        scorecard.add(delivery)
     if is_closed:
-        sheet.penalise(innings.penalty_after)
-        sheet.at_crease = tuple(
-            name for name in sheet.at_crease if sheet.batting[name].wicket is None
+        scorecard.add_penalty(innings.penalty_after)
+        scorecard.at_crease = tuple(
+            name for name in scorecard.at_crease if scorecard.batting[name].wicket is None
         )
-    return sheet
+    return scorecard
 
 
-def _sum(one: BallExtras, other: BallExtras) -> BallExtras:
-    if other == _NONE:
-        return one
+def _add_extras(left: BallExtras, right: BallExtras) -> BallExtras:
+    if right == _NO_EXTRAS:
+        return left
     return BallExtras(
-        wides=one.wides + other.wides,
-        noballs=one.noballs + other.noballs,
-        byes=one.byes + other.byes,
-        leg_byes=one.leg_byes + other.leg_byes,
-        penalty=one.penalty + other.penalty,
+        wides=left.wides + right.wides,
+        noballs=left.noballs + right.noballs,
+        byes=left.byes + right.byes,
+        leg_byes=left.leg_byes + right.leg_byes,
+        penalty=left.penalty + right.penalty,
     )
 
 
-_NONE = BallExtras()
+_NO_EXTRAS = BallExtras()

@@ -1,4 +1,4 @@
-"""The rows of a scorecard as SportMonks has them: totals, extras, batters, bowlers, and every ball."""
+"""Renders the rows of a scorecard: totals, extras, batters, bowlers and balls."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -14,96 +14,95 @@ from tally.sim.sportmonks.scores import (
 )
 from tally.sim.sportmonks.timeline import MatchSnapshot, innings_numbers
 
-BALLS_APART: Final = (
-    4  # ids between one delivery and the next, for wickets that fall without a ball
-)
+# Ids reserved per delivery, for wickets that fall without a ball.
+IDS_PER_DELIVERY: Final = 4
 
 
 def runs_row(
-    moment: MatchSnapshot, innings: Innings, number: int, sheet: InningsScorecard
+    snapshot: MatchSnapshot, innings: Innings, number: int, scorecard: InningsScorecard
 ) -> dict[str, Any]:
-    match = moment.match
+    match = snapshot.match
     return {
         "resource": "runs",
         "id": match.id * 10 + number,
         "fixture_id": match.id,
         "team_id": match.team_id(innings.team),
         "inning": number,
-        "score": sheet.runs,
-        "wickets": sheet.wickets,
-        "overs": overs(sheet.overs, sheet.balls),
+        "score": scorecard.runs,
+        "wickets": scorecard.wickets,
+        "overs": overs(scorecard.overs, scorecard.balls),
         "pp1": None,
         "pp2": None,
         "pp3": None,
-        "updated_at": moment.updated_at,
+        "updated_at": snapshot.updated_at,
     }
 
 
 def scoreboard_rows(
-    match: Match, innings: Innings, number: int, sheet: InningsScorecard
+    match: Match, innings: Innings, number: int, scorecard: InningsScorecard
 ) -> Iterator[dict[str, Any]]:
-    extras = sheet.extras
+    extras = scorecard.extras
     parts = {
         "wide": extras.wides,
         "noball_runs": extras.noballs,
-        "noball_balls": sheet.noball_count,
+        "noball_balls": scorecard.noball_count,
         "bye": extras.byes,
         "leg_bye": extras.leg_byes,
         "penalty": extras.penalty,
     }
-    about = {
+    common = {
         "resource": "scoreboards",
         "fixture_id": match.id,
         "team_id": match.team_id(innings.team),
     }
     name = {"scoreboard": f"S{number}"}
-    yield about | {"type": "extra"} | name | parts | {"total": 0, "overs": 0, "wickets": 0}
+    yield common | {"type": "extra"} | name | parts | {"total": 0, "overs": 0, "wickets": 0}
     whole = {
-        "total": sheet.runs,
-        "overs": overs(sheet.overs, sheet.balls),
-        "wickets": sheet.wickets,
+        "total": scorecard.runs,
+        "overs": overs(scorecard.overs, scorecard.balls),
+        "wickets": scorecard.wickets,
     }
-    yield about | {"type": "total"} | name | dict.fromkeys(parts, 0) | whole
+    yield common | {"type": "total"} | name | dict.fromkeys(parts, 0) | whole
 
 
 def batting_rows(
-    moment: MatchSnapshot, innings: Innings, number: int, sheet: InningsScorecard
+    snapshot: MatchSnapshot, innings: Innings, number: int, scorecard: InningsScorecard
 ) -> Iterator[dict[str, Any]]:
-    match = moment.match
-    is_current = number == innings_numbers(match)[len(moment.played) - 1] and not moment.is_over
-    for line in sheet.batting.values():
-        result = dismissal_result(dismissal_name(line.wicket))
+    match = snapshot.match
+    is_current = number == innings_numbers(match)[len(snapshot.played) - 1] and not snapshot.is_over
+    for entry in scorecard.batting.values():
+        result = dismissal_result(dismissal_name(entry.wicket))
         yield {
             "resource": "battings",
-            "id": (match.id * 10 + number) * 100 + line.sort,
-            "sort": line.sort,
+            "id": (match.id * 10 + number) * 100 + entry.sort,
+            "sort": entry.sort,
             "fixture_id": match.id,
             "team_id": match.team_id(innings.team),
-            "active": is_current and line.name in sheet.at_crease,
+            "active": is_current and entry.name in scorecard.at_crease,
             "scoreboard": f"S{number}",
-            "player_id": match.player_id(line.name),
-            "ball": line.balls,
+            "player_id": match.player_id(entry.name),
+            "ball": entry.balls,
             "score_id": result["id"],
-            "score": line.runs,
-            "four_x": line.fours,
-            "six_x": line.sixes,
-            **_fielders(match, line.wicket, line.bowler),
+            "score": entry.runs,
+            "four_x": entry.fours,
+            "six_x": entry.sixes,
+            **_fielders(match, entry.wicket, entry.bowler),
             "batsmanout_id": None,
-            "bowling_player_id": match.player_id(line.bowler) if line.bowler else None,
-            "fow_score": line.fall_score if line.wicket else 0,
-            "fow_balls": float(line.fall_ball) if line.wicket else 0,
-            "rate": _rate(line),
-            "updated_at": moment.updated_at,
-            "batsman": render_player(match.player_id(line.name), line.name),
-            "bowler": render_player(match.player_id(line.bowler), line.bowler)
-            if line.bowler
+            "bowling_player_id": match.player_id(entry.bowler) if entry.bowler else None,
+            "fow_score": entry.fall_score if entry.wicket else 0,
+            "fow_balls": float(entry.fall_ball) if entry.wicket else 0,
+            "rate": _strike_rate(entry),
+            "updated_at": snapshot.updated_at,
+            "batsman": render_player(match.player_id(entry.name), entry.name),
+            "bowler": render_player(match.player_id(entry.bowler), entry.bowler)
+            if entry.bowler
             else None,
             "result": result,
         }
 
 
 def _fielders(match: Match, wicket: Dismissal | None, bowler: str) -> dict[str, int | None]:
-    """Who caught or stumped, and who threw: a catch of the bowler's own is his."""
+    """The fielders of a dismissal; the bowler takes a caught-and-bowled catch."""
     ids = [match.player_id(name) for name in wicket.fielders] if wicket is not None else []
     if wicket is not None and wicket.kind == "caught and bowled":
         ids = [match.player_id(bowler)]
@@ -115,69 +114,69 @@ def _fielders(match: Match, wicket: Dismissal | None, bowler: str) -> dict[str, 
     return {"catch_stump_player_id": ids[0] if ids else None, "runout_by_id": None}
 
 
-def _rate(line: BattingEntry) -> int:
-    return round(100 * line.runs / line.balls) if line.balls else 0
+def _strike_rate(entry: BattingEntry) -> int:
+    return round(100 * entry.runs / entry.balls) if entry.balls else 0
 
 
 def bowling_rows(
-    moment: MatchSnapshot, innings: Innings, number: int, sheet: InningsScorecard
+    snapshot: MatchSnapshot, innings: Innings, number: int, scorecard: InningsScorecard
 ) -> Iterator[dict[str, Any]]:
-    match = moment.match
-    is_current = number == innings_numbers(match)[len(moment.played) - 1] and not moment.is_over
-    for line in sheet.bowling.values():
+    match = snapshot.match
+    is_current = number == innings_numbers(match)[len(snapshot.played) - 1] and not snapshot.is_over
+    for entry in scorecard.bowling.values():
         whole, balls = (
-            line.overs + line.balls // match.balls_per_over,
-            line.balls % match.balls_per_over,
+            entry.overs + entry.balls // match.balls_per_over,
+            entry.balls % match.balls_per_over,
         )
         yield {
             "resource": "bowlings",
-            "id": (match.id * 10 + number) * 100 + 50 + line.sort,
-            "sort": line.sort,
+            "id": (match.id * 10 + number) * 100 + 50 + entry.sort,
+            "sort": entry.sort,
             "fixture_id": match.id,
-            "team_id": match.team_id(match.other(innings.team)),
-            "active": is_current and line.name == sheet.bowler,
+            "team_id": match.team_id(match.opponent(innings.team)),
+            "active": is_current and entry.name == scorecard.bowler,
             "scoreboard": f"S{number}",
-            "player_id": match.player_id(line.name),
+            "player_id": match.player_id(entry.name),
             "overs": overs(whole, balls),
-            "medians": line.maidens,
-            "runs": line.runs,
-            "wickets": line.wickets,
-            "wide": line.wides,
-            "noball": line.noballs,
-            "rate": _economy(line, match.balls_per_over),
-            "updated_at": moment.updated_at,
-            "bowler": render_player(match.player_id(line.name), line.name),
+            "medians": entry.maidens,
+            "runs": entry.runs,
+            "wickets": entry.wickets,
+            "wide": entry.wides,
+            "noball": entry.noballs,
+            "rate": _economy(entry, match.balls_per_over),
+            "updated_at": snapshot.updated_at,
+            "bowler": render_player(match.player_id(entry.name), entry.name),
         }
 
 
-def _economy(line: BowlingEntry, balls_per_over: int) -> float:
-    bowled = line.overs * balls_per_over + line.balls
-    return round(line.runs * balls_per_over / bowled, 2) if bowled else 0.0
+def _economy(entry: BowlingEntry, balls_per_over: int) -> float:
+    bowled = entry.overs * balls_per_over + entry.balls
+    return round(entry.runs * balls_per_over / bowled, 2) if bowled else 0.0
 
 
 def ball_rows(
-    moment: MatchSnapshot, numbers: Sequence[int], sheets: Sequence[InningsScorecard]
+    snapshot: MatchSnapshot, numbers: Sequence[int], scorecards: Sequence[InningsScorecard]
 ) -> Iterator[dict[str, Any]]:
-    match, place = moment.match, 0
-    for index, deliveries in enumerate(moment.played):
-        about = {
+    match, index = snapshot.match, 0
+    for innings_index, deliveries in enumerate(snapshot.played):
+        common = {
             "fixture_id": match.id,
-            "team_id": match.team_id(match.innings[index].team),
-            "scoreboard": f"S{numbers[index]}",
+            "team_id": match.team_id(match.innings[innings_index].team),
+            "scoreboard": f"S{numbers[innings_index]}",
         }
-        for delivery, number in zip(deliveries, sheets[index].numbers, strict=True):
-            if place not in moment.withheld:
-                rows = [about | row for row in _ball(moment, delivery, number, place)]
-                yield from rows * 2 if place in moment.doubled else rows
-            place += 1
+        for delivery, number in zip(deliveries, scorecards[innings_index].numbers, strict=True):
+            if index not in snapshot.withheld:
+                rows = [common | row for row in _ball_rows(snapshot, delivery, number, index)]
+                yield from rows * 2 if index in snapshot.duplicated else rows
+            index += 1
 
 
-def _ball(
-    moment: MatchSnapshot, delivery: Delivery, number: int, place: int
+def _ball_rows(
+    snapshot: MatchSnapshot, delivery: Delivery, number: int, index: int
 ) -> Iterator[dict[str, Any]]:
-    """The row of a delivery, and one for each further wicket that fell with it."""
-    match = moment.match
-    first_id = match.id * 10_000 + place * BALLS_APART
+    """The row of a delivery, and one row for each further dismissal."""
+    match = snapshot.match
+    first_id = match.id * 10_000 + index * IDS_PER_DELIVERY
     scores = [ball_score(delivery), *(dismissal_score(wicket) for wicket in delivery.wickets[1:])]
     wickets: list[Dismissal | None] = [*delivery.wickets] or [None]
     striker = match.player_id(delivery.batter)
@@ -185,7 +184,7 @@ def _ball(
         fielders = _fielders(match, wicket, delivery.bowler)
         yield {
             "resource": "balls",
-            "id": first_id + min(offset, BALLS_APART - 1),
+            "id": first_id + min(offset, IDS_PER_DELIVERY - 1),
             "ball": overs(delivery.over, number),
             "batsman_one_on_creeze_id": striker,
             "batsman_two_on_creeze_id": match.player_id(delivery.non_striker)
@@ -197,7 +196,9 @@ def _ball(
             "catchstump_id": fielders["catch_stump_player_id"],
             "runout_by_id": fielders["runout_by_id"],
             "score_id": score["id"],
-            "updated_at": moment.updated_at if place in moment.corrected else moment.starting_at,
+            "updated_at": snapshot.updated_at
+            if index in snapshot.corrected
+            else snapshot.starting_at,
             "batsman": render_player(striker, delivery.batter),
             "bowler": render_player(match.player_id(delivery.bowler), delivery.bowler),
             "batsmanout": render_player(match.player_id(wicket.player_out), wicket.player_out)
@@ -208,5 +209,5 @@ def _ball(
 
 
 def overs(whole: int, balls: int) -> float | int:
-    """Overs as SportMonks writes them: 20, or 19.4 for nineteen overs and four balls."""
+    """Format overs: 20, or 19.4 for 19 overs and 4 balls."""
     return float(f"{whole}.{balls}") if balls else whole

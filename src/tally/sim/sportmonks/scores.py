@@ -1,8 +1,8 @@
-"""SportMonks' scores: the names that a ball or a dismissal can have there, and the figures behind each name.
+"""SportMonks' scores: the name and the runs of a ball or a dismissal.
 
-A name is made of parts joined with " + ": `FOUR`, `1 Bye + Run Out`, `1 No Ball + 4 Runs`, `1 Wide
-+ Stump Out`. What counts against the bowler is in `runs`; byes and leg-byes have figures of their
-own; penalty runs are in the name alone, as they are at SportMonks.
+A name has parts joined with " + ": `FOUR`, `1 Bye + Run Out`, `1 No Ball + 4 Runs`, `1 Wide + Stump
+Out`. `runs` are the runs conceded by the bowler; byes and leg byes have their own fields; penalty
+runs are only in the name.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tally.sim.sportmonks.match import Delivery, Dismissal
 
-# Those whose numbers are public.
+# Ids that SportMonks documents.
 KNOWN_IDS: Final = {
     "1 Bye": 1,
     "1 Bye + Retired Hurt": 2,
@@ -44,13 +44,14 @@ def dismissal_name(wicket: Dismissal | None) -> str:
     if wicket is None:
         return NOT_OUT
     if wicket.kind == "caught" and not wicket.fielders:
-        return "Catch Out (Sub)"  # by somebody whom nobody named; without this word it would be the bowler
+        # An unnamed fielder; without "(Sub)" the catch would count as the bowler's.
+        return "Catch Out (Sub)"
     return DISMISSALS.get(wicket.kind, "Out")
 
 
 @lru_cache(65_536)
 def ball_score(delivery: Delivery) -> dict[str, Any]:
-    """The score of a ball, with its first wicket if there is one."""
+    """The score of a ball, including its first dismissal."""
     extras = delivery.extras
     wicket = delivery.wickets[0] if delivery.wickets else None
     return _score(
@@ -62,14 +63,14 @@ def ball_score(delivery: Delivery) -> dict[str, Any]:
         leg_bye=extras.leg_byes,
         noball=extras.noballs,
         noball_runs=delivery.runs_bat if extras.noballs else 0,
-        is_wicket=wicket is not None and wicket.counts,
+        is_wicket=wicket is not None and wicket.is_wicket,
         ball=delivery.is_legal,
     )
 
 
 def dismissal_score(wicket: Dismissal) -> dict[str, Any]:
-    """A wicket that falls without a ball: somebody is timed out, or retires together with another's dismissal."""
-    return _score(dismissal_name(wicket), is_wicket=wicket.counts, ball=False)
+    """The score of a dismissal without a ball: timed out, or retired with another dismissal."""
+    return _score(dismissal_name(wicket), is_wicket=wicket.is_wicket, ball=False)
 
 
 @lru_cache
@@ -81,34 +82,34 @@ def _name(delivery: Delivery, wicket: Dismissal | None) -> str:
     extras = delivery.extras
     parts = []
     if extras.wides:
-        parts.append(_several(extras.wides, "Wide"))
+        parts.append(_plural(extras.wides, "Wide"))
     if extras.noballs:
-        parts.append(_several(extras.noballs, "No Ball"))
+        parts.append(_plural(extras.noballs, "No Ball"))
     if delivery.runs_bat:
         parts.append(
             "FOUR"
             if delivery.is_four
             else "SIX"
             if delivery.is_six
-            else _several(delivery.runs_bat, "Run")
+            else _plural(delivery.runs_bat, "Run")
         )
     if extras.byes:
-        parts.append(_several(extras.byes, "Bye"))
+        parts.append(_plural(extras.byes, "Bye"))
     if extras.leg_byes:
-        parts.append(_several(extras.leg_byes, "Leg Bye"))
+        parts.append(_plural(extras.leg_byes, "Leg Bye"))
     if extras.penalty:
-        parts.append(_several(extras.penalty, "Penalty Run"))
+        parts.append(_plural(extras.penalty, "Penalty Run"))
     if wicket is not None:
         parts.append(dismissal_name(wicket))
     return " + ".join(parts) or "No Run"
 
 
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}{'s' if count != 1 else ''}"
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
-def _score(name: str, **figures: Any) -> dict[str, Any]:
-    nothing = {
+def _score(name: str, **fields: Any) -> dict[str, Any]:
+    defaults = {
         "runs": 0,
         "four": False,
         "six": False,
@@ -117,10 +118,10 @@ def _score(name: str, **figures: Any) -> dict[str, Any]:
         "noball": 0,
         "noball_runs": 0,
     }
-    about = {
+    identity = {
         "resource": "scores",
         "id": KNOWN_IDS.get(name) or 1000 + zlib.crc32(name.encode()) % 1_000_000,
         "name": name,
     }
-    whole = about | nothing | {"is_wicket": False, "ball": True} | figures
-    return whole | {"out": whole["is_wicket"]}
+    score = identity | defaults | {"is_wicket": False, "ball": True} | fields
+    return score | {"out": score["is_wicket"]}

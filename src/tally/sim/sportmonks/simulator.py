@@ -1,12 +1,12 @@
-"""The SportMonks simulator as tests and the demo hold it.
+"""The SportMonks simulator on a real socket.
 
-async with SportMonksSimulator(clock).serving() as sportmonks:               # its API is at sportmonks.api
-    final = sportmonks.add(read_match(content, "1370353"))          # by hand: final.step(), final.deliver(6)
-    semi = sportmonks.add(shipped_match(), speed=60)                # an hour of the match in a minute
-    final.mistakes = Mistakes(wrong={7: Wrong("dot", until=2)})     # a ball that is told wrongly, and put right
-    final.lags.extend([0, 5])                                       # the poll after next gets an old answer
-    semi.garble = "no_teams"                                        # unreadable among good ones
-    sportmonks.faults.add(Fault(path="/api/v2.0/livescores", status=503, times=3))
+async with SportMonksSimulator(clock).serving() as sportmonks:  # the API is at sportmonks.api
+    final = sportmonks.add(read_match(content, "1370353"))      # manual: final.step()
+    semi = sportmonks.add(bundled_match(), speed=60)            # an hour of the match per minute
+    final.mistakes = Mistakes(wrong={7: Misreport("dot", until=2)})
+    final.lags.extend([0, 5])                                   # the second poll is stale
+    semi.garble = "no_teams"                                    # makes the fixture invalid
+    sportmonks.faults.add(InjectedFault(path="/api/v2.0/livescores", status=503, times=3))
     sportmonks.limits.hourly = 10
 """
 
@@ -25,11 +25,11 @@ from tally.sim.sportmonks.core import SportMonksCore
 
 
 class SportMonksSimulator(SportMonksCore):
-    """A programme of matches on a real socket."""
+    """SportMonks over HTTP."""
 
     @property
     def api(self) -> str:
-        """What goes before `/livescores`."""
+        """The base URL of the API."""
         return f"{self.url}{ROOT}"
 
     def app(self) -> Starlette:
@@ -39,7 +39,7 @@ class SportMonksSimulator(SportMonksCore):
 
     @asynccontextmanager
     async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Self]:
-        """Serve until the block ends; `url` is known from then on."""
+        """Serve until the block ends; sets `url`."""
         async with serving(self.app(), host, port) as url:
             self.url = url
             yield self

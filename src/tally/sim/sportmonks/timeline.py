@@ -1,7 +1,6 @@
-"""The course of a match as a list of steps: the toss, each innings' beginning, every delivery, the result, the end of coverage.
+"""The timeline of a match: toss, innings, deliveries, result and end of coverage.
 
-A broadcast stands somewhere on this list. By hand it moves step by step; at a speed, where it is
-follows from the time alone.
+A playback is a position on this list of steps.
 """
 
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from tally.sim.sportmonks.match import Delivery, Match
 
 StepKind = Literal["toss", "begin", "delivery", "close", "finish", "leave"]
 
+# Times and durations in seconds of the match.
 TOSS: Final = -1800.0
 BALL: Final = 35.0
 NEW_OVER: Final = 40.0
@@ -24,7 +24,7 @@ WASHED_OUT: Final = 7200.0
 
 
 class TimelineStep(msgspec.Struct, frozen=True):
-    """Something that happens, and when: in seconds of the match, from its start."""
+    """An event and its time, in seconds from the start of the match."""
 
     kind: StepKind
     at: float
@@ -32,7 +32,7 @@ class TimelineStep(msgspec.Struct, frozen=True):
 
 
 class MatchProgress(msgspec.Struct, frozen=True):
-    """How far a match has come after some steps."""
+    """The state of a match after some steps."""
 
     is_tossed: bool = False
     is_over: bool = False
@@ -42,7 +42,7 @@ class MatchProgress(msgspec.Struct, frozen=True):
 
     @property
     def is_between(self) -> bool:
-        """Whether no innings is going on."""
+        """Whether no innings is in progress."""
         return self.closed == len(self.balls)
 
 
@@ -70,7 +70,7 @@ def _steps(match: Match) -> Iterator[TimelineStep]:
 
 
 def match_progress(steps: tuple[TimelineStep, ...]) -> MatchProgress:
-    """Where a match stands after all of these."""
+    """The progress after these steps."""
     balls: list[int] = []
     closed, kinds = 0, {"toss": False, "finish": False, "leave": False}
     for step in steps:
@@ -86,7 +86,10 @@ def match_progress(steps: tuple[TimelineStep, ...]) -> MatchProgress:
 
 
 class MatchSnapshot(msgspec.Struct, frozen=True):
-    """How far a match has come: the deliveries of each innings that has begun, and what is known besides."""
+    """A match at one moment, as reported by the scorers.
+
+    It is the whole input of the renderer, hence more than eight fields.
+    """
 
     match: Match
     starting_at: str
@@ -94,18 +97,20 @@ class MatchSnapshot(msgspec.Struct, frozen=True):
     updated_at: str
     is_tossed: bool = False
     is_over: bool = False
-    # As the scorers report them, which need not be what the file says.
+    # The reported deliveries per innings, which may differ from the file.
     played: tuple[tuple[Delivery, ...], ...] = ()
     closed: int = 0
-    # Deliveries, counted through the match, that are in the scores but not among the balls yet, or
-    # are there twice.
+    # Indexes of deliveries that are missing from the balls, duplicated, or corrected.
     withheld: frozenset[int] = frozenset()
-    doubled: frozenset[int] = frozenset()
+    duplicated: frozenset[int] = frozenset()
     corrected: frozenset[int] = frozenset()
 
 
 def innings_numbers(match: Match) -> list[int]:
-    """SportMonks' number of each innings."""
-    plain = sum(not innings.is_super_over for innings in match.innings)
-    places, extras = iter(range(1, plain + 1)), iter(range(max(4, plain) + 1, 1000))
-    return [next(extras if innings.is_super_over else places) for innings in match.innings]
+    """SportMonks' number for each innings; super overs start at 5."""
+    regular_count = sum(not innings.is_super_over for innings in match.innings)
+    regular, super_overs = (
+        iter(range(1, regular_count + 1)),
+        iter(range(max(4, regular_count) + 1, 1000)),
+    )
+    return [next(super_overs if innings.is_super_over else regular) for innings in match.innings]
