@@ -79,8 +79,8 @@ async def test_engines_show_their_statistics(demo: RunningDemo, page: Page) -> N
 async def test_jobs_are_listed_with_their_last_outcome(demo: RunningDemo, page: Page) -> None:
     await page.goto(f"{demo.console}/")
     for name, what in (
-        ("ttl-sweep", "Deletes what has expired"),
-        ("cricket-live-score", "Polls the scores"),
+        ("ttl-sweep", "Deletes expired items"),
+        ("cricket-live-score", "Polls scores"),
     ):
         row = page.locator("tbody tr", has_text=name)
         await expect(row).to_contain_text(what)

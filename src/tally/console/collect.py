@@ -96,15 +96,15 @@ class AthleteView:
         if not self._user_id:
             return
         try:
-            held = await self._collect.services.milestones.all(self._user_id)
+            milestones = await self._collect.services.milestones.all(self._user_id)
         except TallyError as error:
             ui.notify(error.message, type="warning")
             return
-        shown = (self._chosen, [each.milestone for each in held])
-        self._milestones.show(shown, lambda: self._list(held))
+        data = (self._chosen, [entry.milestone for entry in milestones])
+        self._milestones.show(data, lambda: self._list(milestones))
         current = next(
-            (each for each in held if each.milestone.milestone_id == self._chosen),
-            held[0] if held else None,
+            (entry for entry in milestones if entry.milestone.milestone_id == self._chosen),
+            milestones[0] if milestones else None,
         )
         if current is not None:
             await self._show_model(
@@ -114,11 +114,11 @@ class AthleteView:
             )
         await self._show_audit()
 
-    def _list(self, held: list[MilestoneWithAwards]) -> None:
-        if not held:
+    def _list(self, milestones: list[MilestoneWithAwards]) -> None:
+        if not milestones:
             empty_state("No milestones yet.")
-        for each in held:
-            milestone = each.milestone
+        for entry in milestones:
+            milestone = entry.milestone
             with (
                 ui.column()
                 .classes("w-full gap-1 cursor-pointer tally-line q-pa-xs")
@@ -144,15 +144,15 @@ class AthleteView:
         self._chosen, self._drawn = milestone_id, None
         await self.refresh()
 
-    async def _show_model(self, held: MilestoneWithAwards) -> None:
-        milestone = held.milestone
+    async def _show_model(self, entry: MilestoneWithAwards) -> None:
+        milestone = entry.milestone
         self._ledger.rows = [
             {
                 "part": f"{award.part.index}. {award.part.name}",
                 "threshold": _metres(award.threshold),
                 "at": f"{datetime.fromisoformat(award.awarded_at):%Y-%m-%d %H:%M}",
             }
-            for award in held.awards
+            for award in entry.awards
         ]
         self._ledger.update()
         drawn = (milestone.milestone_id, milestone.parts_minted)
@@ -170,7 +170,7 @@ class AthleteView:
                 "w-full"
             ) as scene,
         ):
-            draw(scene, model, held.ledger)
+            draw(scene, model, entry.ledger)
             aim_camera(scene, model)
 
     async def _show_audit(self) -> None:

@@ -56,12 +56,12 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
             not_started("devices")
             return
         try:
-            found = await devices.services.devices.get(hardware_id)
+            selected = await devices.services.devices.get(hardware_id)
         except TallyError as error:
             heading("Device")
             empty_state(error.message)
             return
-        await _device(context, devices, found)
+        await _device(context, devices, selected)
 
 
 async def _device_list(context: ConsoleContext, devices: Devices) -> None:

@@ -137,10 +137,10 @@ class MintHeadline:
             return "none yet"
         athlete = self._names().get(event.user_id, "an athlete")
         try:
-            held = await self._collect.services.milestones.get(
+            entry = await self._collect.services.milestones.get(
                 event.user_id, str(event.facts["milestone"])
             )
-            model = await self._collect.services.models.get(held.milestone.model_id)
+            model = await self._collect.services.models.get(entry.milestone.model_id)
         except NotFound:  # The account has been deleted.
             return "latest: deleted account"
         part = next(
