@@ -1,1 +1,1 @@
-"""The tests mirror `src/tally`; what they share is in `conftest.py` and `needs.py`."""
+"""The tests. They mirror `src/tally`; `conftest.py` and `needs.py` are shared by all."""

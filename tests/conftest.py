@@ -1,12 +1,12 @@
-"""What every test has: hypothesis profiles, and the repetition that `make soak` asks for.
+"""Hypothesis profiles for all tests, and the repetition for `make soak`.
 
-Property tests draw new examples in every run, and most of them in a soak. CI alone draws the same
-ones for the same tests: it judges a change, and gives the same answer when it is asked again. A
-failure prints a line that reproduces it (`@reproduce_failure`).
+Property tests generate new examples in every run, and most of them in a soak. In CI they generate
+the same examples for the same tests, so that results are reproducible. A failure prints a
+`@reproduce_failure` line.
 
-A test marked `soak` injects faults or makes up input, so that a second run of it may find what the
-first did not; every property test is marked. With `TALLY_SOAK_SECONDS` set, such a test is repeated
-until its share of that time is over. It must stand being called again with the same fixtures.
+A test marked `soak` injects faults or generates input, so that another run may find more; property
+tests are marked automatically. With `TALLY_SOAK_SECONDS`, such a test is repeated until its share
+of that time has passed. It must tolerate repeated calls with the same fixtures.
 """
 
 import os
@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 SOAK_SECONDS = float(os.environ.get("TALLY_SOAK_SECONDS", "0"))
 SOAK_SHARE = pytest.StashKey[float]()
 
-# A loaded machine makes examples slowly, which says nothing about the code: no deadline, no
-# complaint about slowness. Sixty examples each time, since there is a next time, and `make soak`
-# for as many as you like.
+# Slow examples on a loaded machine say nothing about the code, so there is no deadline. Sixty
+# examples per run are enough; `make soak` runs more.
 settings.register_profile(
     "default",
     deadline=None,
@@ -44,15 +43,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Share the time of a soak out among its tests, which run on several workers at once."""
+    """Divide the time of a soak among its tests, which run on several workers."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    soaked = sum(1 for item in items if item.get_closest_marker("soak"))
-    config.stash[SOAK_SHARE] = SOAK_SECONDS * workers / soaked if soaked else 0.0
+    soak_tests = sum(1 for item in items if item.get_closest_marker("soak"))
+    config.stash[SOAK_SHARE] = SOAK_SECONDS * workers / soak_tests if soak_tests else 0.0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Call a soaked test again and again until its share of the time is over; leave others to pytest."""
+    """Repeat a soak test until its share of the time has passed; leave others to pytest."""
     share = pyfuncitem.config.stash[SOAK_SHARE]
     if not share or pyfuncitem.get_closest_marker("soak") is None:
         return None

@@ -1,8 +1,8 @@
-"""What a test does when the machine lacks something that it needs, such as Java for DynamoDB Local.
+"""Handles programs that a test needs and the machine lacks, such as Java for DynamoDB Local.
 
-A person who works on one corner of Tally should not have to install everything, so there the test
-is skipped, with the reason. Where `CI` is `true`, a missing program is a mistake in `.ci/run`, so
-there the same test fails: nothing goes untested unnoticed.
+On a developer's machine the test is skipped with a reason, so that nobody must install everything.
+In CI (`CI=true`) it fails, because a missing program is a mistake in `.ci/run` and no test may be
+silently left out.
 """
 
 import os
@@ -14,14 +14,14 @@ import pytest
 
 
 def skip_or_fail(reason: str) -> NoReturn:
-    """End the running test for want of something that an install would bring; `reason` says what."""
+    """Skip the running test, or fail it in CI, because something is not installed."""
     if os.environ.get("CI") == "true":
-        pytest.fail(f"CI must have it: {reason}", pytrace=False)
+        pytest.fail(f"Missing in CI: {reason}", pytrace=False)
     pytest.skip(reason)
 
 
 def need_program(name: str, package: str) -> Path:
-    """Where the program `name` is, or the end of the test; `package` is what Debian calls it."""
+    """Return the path of a program, or end the test; `package` is its Debian package."""
     found = shutil.which(name)
     if found is None:
         skip_or_fail(f"{name} is not on the PATH (apt-get install {package})")

@@ -1,7 +1,8 @@
-"""A backend's OpenAPI document held against its running server; each backend's `test_openapi.py` lists its own operations.
+"""Tests a backend's OpenAPI document against its running server.
 
-Schemathesis makes up requests from the document, good ones and ones that break it. No answer may be
-a 5xx, or have a status, a content type, a header or a body that the document does not tell.
+Schemathesis generates valid and invalid requests from the document. No response may be a 5xx, or
+have a status, content type, header or body that the document does not declare. Each backend's
+`test_openapi.py` lists its own operations.
 """
 
 from collections.abc import Iterator

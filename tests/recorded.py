@@ -1,6 +1,6 @@
-"""Real matches, ball by ball, from Cricsheet (cricsheet.org), which lie beside the project, with what each comes to.
+"""Recorded matches, ball by ball, from Cricsheet (cricsheet.org), with expected results.
 
-They are not part of the project. A test that wants them is skipped where they are not.
+The files are not part of the project; tests that need them are skipped if they are missing.
 """
 
 from collections import Counter

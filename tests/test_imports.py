@@ -1,4 +1,4 @@
-"""Imports point one way: the layers of `pyproject.toml` hold, there are no cycles, and the rules bite."""
+"""Imports follow the contracts in `pyproject.toml`, without cycles, and violations are detected."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def lint_imports(package_parent: Path) -> subprocess.CompletedProcess[str]:
-    """Hold the `tally` found in `package_parent` against the project's contracts."""
+    """Check the `tally` in `package_parent` against the project's contracts."""
     return subprocess.run(
         [
             Path(sys.executable).parent / "lint-imports",
@@ -37,8 +37,8 @@ def test_every_import_contract_is_kept() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
-    """The modules have an order in which each comes after all that it imports, packages' own `__init__` included."""
+def test_there_are_no_import_cycles() -> None:
+    """The modules, including `__init__` files, can be sorted topologically."""
     graph = grimp.build_graph("tally", cache_dir=None)
     sorter = TopologicalSorter(
         {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}

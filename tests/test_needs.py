@@ -1,4 +1,4 @@
-"""A missing program skips a test on a person's machine and fails it in CI."""
+"""A missing program skips a test on a developer's machine and fails it in CI."""
 
 import shutil
 
@@ -25,5 +25,5 @@ def test_a_missing_program_fails_the_test_in_ci(monkeypatch: pytest.MonkeyPatch)
         need_program("no-such-program", "some-package")
 
 
-def test_a_program_that_is_there_is_found() -> None:
+def test_an_installed_program_is_found() -> None:
     assert str(need_program("sh", "dash")) == shutil.which("sh")

@@ -1,4 +1,4 @@
-"""The source stays small enough to read: functions and files have a limit."""
+"""Functions and files of the source stay below size limits."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "tally"
 
 
-def lines_of_functions() -> dict[str, int]:
+def function_lengths() -> dict[str, int]:
     lengths = {}
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -17,11 +17,11 @@ def lines_of_functions() -> dict[str, int]:
 
 
 def test_no_function_is_longer_than_60_lines() -> None:
-    assert {where: lines for where, lines in lines_of_functions().items() if lines > 60} == {}
+    assert {where: lines for where, lines in function_lengths().items() if lines > 60} == {}
 
 
 def test_19_of_20_functions_have_at_most_40_lines() -> None:
-    lengths = lines_of_functions()
+    lengths = function_lengths()
     long = {where: lines for where, lines in lengths.items() if lines > 40}
     assert len(long) <= len(lengths) / 20, long
 

@@ -1,4 +1,4 @@
-"""`make soak` repeats the tests that are marked for it, and only those, for as long as it was told."""
+"""`make soak` repeats the marked tests for the configured time, and no others."""
 
 import os
 import subprocess
@@ -15,35 +15,35 @@ import pytest
 log = pathlib.Path(__file__).with_name("calls.txt")
 
 
-def note(name):
+def record(name):
     with log.open("a") as calls:
         calls.write(name + "\\n")
 
 
 @pytest.mark.soak
 def test_plain():
-    note("plain")
+    record("plain")
 
 
 @pytest.mark.soak
 async def test_coroutine():
-    note("coroutine")
+    record("coroutine")
 
 
 @pytest.mark.soak
 @hypothesis.given(hypothesis.strategies.integers())
 @hypothesis.settings(max_examples=3)
 def test_property(number):
-    note("property")
+    record("property")
 
 
 def test_unmarked():
-    note("unmarked")
+    record("unmarked")
 """
 
 
 def run_suite(folder: Path, seconds: str) -> list[str]:
-    """Run the suite above under the project's conftest; the names of the tests, once for each call."""
+    """Run the suite with the project's conftest; return the name of each test called."""
     (folder / "test_suite.py").write_text(SUITE)
     options = ["-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)]
     result = subprocess.run(
@@ -58,8 +58,8 @@ def run_suite(folder: Path, seconds: str) -> list[str]:
     return (folder / "calls.txt").read_text().split()
 
 
-def test_a_marked_test_is_repeated_until_its_share_of_the_time_is_over(tmp_path: Path) -> None:
-    """Plain functions, coroutines and properties alike; an unmarked test runs once."""
+def test_a_marked_test_is_repeated_for_its_share_of_the_time(tmp_path: Path) -> None:
+    """This applies to functions, coroutines and properties; an unmarked test runs once."""
     start = time.monotonic()
     calls = run_suite(tmp_path, "1.5")
     assert time.monotonic() - start >= 1.5

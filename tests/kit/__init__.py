@@ -1,1 +1,1 @@
-"""What all backends share, each module for itself, on real sockets where there is a wire."""
+"""Tests of the kit, one module per module, on real sockets where HTTP is involved."""

@@ -1,4 +1,4 @@
-"""A clock that tests move, figures of their own, an HTTP client, and the log as a list of lines."""
+"""Fixtures: a manual clock, a metrics registry, an HTTP client, and the log as a list of lines."""
 
 import io
 import json
@@ -36,7 +36,7 @@ async def client() -> AsyncIterator[Client]:
 
 @pytest.fixture(autouse=True)
 def log_lines(clock: ManualClock) -> Iterator[LogLines]:
-    """All that is logged during the test, as JSON; debug and up."""
+    """Return all lines logged during the test, at every level."""
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

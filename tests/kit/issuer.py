@@ -1,4 +1,4 @@
-"""An issuer of tokens on a real socket: it publishes its keys, rotates them, and can be out of order."""
+"""A token issuer on a real socket that publishes and rotates keys, and can fail on request."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ def rsa_key() -> rsa.RSAPrivateKey:
 
 
 class Issuer:
-    """Signs tokens, and serves the public halves of its keys at `url`."""
+    """Signs tokens and serves its public keys at `url`."""
 
     def __init__(self) -> None:
         self.keys: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey] = {"k1": rsa_key()}
@@ -34,14 +34,14 @@ class Issuer:
         self.body: bytes | None = None
         self.url = ""
 
-    def published(self) -> list[dict[str, Any]]:
-        told = []
+    def public_keys(self) -> list[dict[str, Any]]:
+        published = []
         for kid, key in self.keys.items():
             algorithm: Any = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
-            told.append(
+            published.append(
                 {**json.loads(algorithm.to_jwk(key.public_key())), "kid": kid, "use": "sig"}
             )
-        return told + self.extra
+        return published + self.extra
 
     def sign(self, claims: dict[str, Any], kid: str = "k1", **headers: Any) -> str:
         key = self.keys[kid]
@@ -50,7 +50,7 @@ class Issuer:
 
     async def serve_keys(self, _: Request) -> Response:
         self.reads += 1
-        body = json.dumps({"keys": self.published()}).encode() if self.body is None else self.body
+        body = json.dumps({"keys": self.public_keys()}).encode() if self.body is None else self.body
         return Response(body, self.status, media_type="application/json")
 
     @asynccontextmanager

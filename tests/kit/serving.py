@@ -1,4 +1,4 @@
-"""An app on a real socket, made of the operations that a test declares."""
+"""Builds apps from the endpoints of a test and serves them on a real socket."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,12 +14,12 @@ from tally.kit.server import serving
 
 
 def api_of(
-    *operations: Endpoint, error_format: ErrorFormat | None = None, name: str = "devices"
+    *endpoints: Endpoint, error_format: ErrorFormat | None = None, name: str = "devices"
 ) -> Api:
     return Api(
         name=name,
         description="Under test.",
-        endpoints=operations,
+        endpoints=endpoints,
         error_format=error_format or ErrorFormat(),
     )
 
@@ -27,7 +27,7 @@ def api_of(
 def app_of(
     *apis: Api, metrics: Metrics | None = None, clock: Clock | None = None, access_log: bool = False
 ) -> Starlette:
-    """The app as the composition root builds it, with an empty instance API at the root."""
+    """Build an app like the composition root, with an empty instance API at the root."""
     scope = Middleware(
         RequestContextMiddleware, metrics or Metrics(), clock or SystemClock(), access_log
     )
@@ -44,8 +44,8 @@ async def served(
     grace: int = 10,
     on_stopping: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[str]:
-    """The URL at which `handler` is served: `/devices/thing/{thing_id}`."""
-    operation = Endpoint(method, "/thing/{thing_id}", handler, "A thing")
-    app = app_of(api_of(operation, error_format=error_format), metrics=metrics)
+    """Serve `handler` at `/devices/thing/{thing_id}` and yield its URL."""
+    endpoint = Endpoint(method, "/thing/{thing_id}", handler, "A thing")
+    app = app_of(api_of(endpoint, error_format=error_format), metrics=metrics)
     async with serving(app, grace=grace, on_stopping=on_stopping) as url:
         yield f"{url}/devices/thing/1"

@@ -1,4 +1,4 @@
-"""Who does not hold a good credential stays outside, whatever it sends; and an issuer in trouble locks nobody out."""
+"""Invalid credentials are rejected, and a failing issuer does not lock out valid tokens."""
 
 import asyncio
 import base64
@@ -63,7 +63,7 @@ async def shared_issuer() -> AsyncIterator[Issuer]:
 
 @pytest.fixture
 def issuer(shared_issuer: Issuer) -> Issuer:
-    """As good as new: one key, in order, never read."""
+    """Return the issuer in its initial state: one key, working, never read."""
     shared_issuer.keys = {"k1": shared_issuer.keys["k1"]}
     shared_issuer.extra = []
     shared_issuer.status, shared_issuer.body, shared_issuer.reads = 200, None, 0
@@ -76,8 +76,8 @@ def verifier(issuer: Issuer, client: Client, clock: ManualClock) -> TokenVerifie
     return TokenVerifier(keys, clock, issuer=ISSUER, audience=AUDIENCE, leeway=30)
 
 
-async def refusal(verifier: TokenVerifier, token: str) -> str:
-    """The code with which the token is refused."""
+async def rejection_code(verifier: TokenVerifier, token: str) -> str:
+    """Return the error code for the token."""
     with pytest.raises(Unauthenticated) as caught:
         await verifier.verify(token)
     return caught.value.code
@@ -87,11 +87,11 @@ async def refusal(verifier: TokenVerifier, token: str) -> str:
 
 
 @given(st.text(), st.text())
-def test_equality_is_equality(given_text: str, expected: str) -> None:
-    assert matches_secret(given_text, Secret(expected)) == (given_text == expected)
+def test_secrets_match_only_if_equal(candidate: str, expected: str) -> None:
+    assert matches_secret(candidate, Secret(expected)) == (candidate == expected)
 
 
-def is_let_in(check: Callable[..., None], request: HTTPConnection, *arguments: object) -> bool:
+def is_allowed(check: Callable[..., None], request: HTTPConnection, *arguments: object) -> bool:
     try:
         check(request, *arguments)
     except Unauthenticated:
@@ -99,11 +99,13 @@ def is_let_in(check: Callable[..., None], request: HTTPConnection, *arguments: o
     return True
 
 
-def test_the_right_key_is_let_in() -> None:
-    assert is_let_in(require_key, request_of(x_api_key=SECRET.reveal()), SECRET)
-    assert is_let_in(require_key, request_of(x_admin_key=SECRET.reveal()), SECRET, "X-Admin-Key")
-    assert is_let_in(require_bearer, request_of(authorization=f"Bearer {SECRET.reveal()}"), SECRET)
-    assert is_let_in(require_bearer, request_of(authorization=f"bearer  {SECRET.reveal()}"), SECRET)
+def test_a_valid_key_is_accepted() -> None:
+    assert is_allowed(require_key, request_of(x_api_key=SECRET.reveal()), SECRET)
+    assert is_allowed(require_key, request_of(x_admin_key=SECRET.reveal()), SECRET, "X-Admin-Key")
+    assert is_allowed(require_bearer, request_of(authorization=f"Bearer {SECRET.reveal()}"), SECRET)
+    assert is_allowed(
+        require_bearer, request_of(authorization=f"bearer  {SECRET.reveal()}"), SECRET
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_the_right_key_is_let_in() -> None:
         ({"x_api_key": "wröng"}, "invalid_api_key"),
     ],
 )
-def test_any_other_key_is_not(headers: dict[str, str], code: str) -> None:
+def test_an_invalid_key_is_rejected(headers: dict[str, str], code: str) -> None:
     with pytest.raises(Unauthenticated) as caught:
         require_key(request_of(**headers), SECRET)
     assert caught.value.code == code
@@ -133,20 +135,20 @@ def test_any_other_key_is_not(headers: dict[str, str], code: str) -> None:
         (f"Bearer {SECRET.reveal()}x", "invalid_token"),
     ],
 )
-def test_any_other_bearer_is_not(header: str | None, code: str) -> None:
+def test_an_invalid_bearer_token_is_rejected(header: str | None, code: str) -> None:
     with pytest.raises(Unauthenticated) as caught:
         require_bearer(request_of(**({} if header is None else {"authorization": header})), SECRET)
     assert caught.value.code == code
 
 
-def test_a_bearer_token_is_read_as_it_is() -> None:
+def test_a_bearer_token_is_returned_unverified() -> None:
     assert bearer_token(request_of(authorization="Bearer a.b.c")) == "a.b.c"
 
 
 # Tokens
 
 
-async def test_a_good_token_gives_its_claims(
+async def test_a_valid_token_returns_its_claims(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     token = issuer.sign(claims_of(clock, **{"cognito:groups": ["admin"]}))
@@ -154,7 +156,7 @@ async def test_a_good_token_gives_its_claims(
     assert (claims["sub"], claims["cognito:groups"]) == ("user-1", ["admin"])
 
 
-async def test_an_elliptic_key_is_as_good(
+async def test_an_elliptic_curve_key_is_accepted(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     issuer.keys["e1"] = ec.generate_private_key(ec.SECP256R1())
@@ -168,14 +170,16 @@ async def test_one_of_several_audiences_is_enough(
     assert (await verifier.verify(issuer.sign(claims_of(clock, aud=audience))))["aud"] == audience
 
 
-async def test_an_access_token_names_its_client_instead(
+async def test_an_access_token_may_name_its_client_instead_of_an_audience(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    """As Cognito's do, which have no audience."""
+    """Cognito's access tokens have no audience."""
     token = issuer.sign(claims_of(clock, aud=..., client_id=AUDIENCE))
     assert (await verifier.verify(token))["client_id"] == AUDIENCE
     assert (
-        await refusal(verifier, issuer.sign(claims_of(clock, aud="other", client_id=AUDIENCE)))
+        await rejection_code(
+            verifier, issuer.sign(claims_of(clock, aud="other", client_id=AUDIENCE))
+        )
         == "invalid_token"
     )
 
@@ -198,53 +202,62 @@ async def test_an_access_token_names_its_client_instead(
         ({"nbf": "now"}, "invalid_token"),
     ],
 )
-async def test_a_claim_that_does_not_hold_is_refused(
+async def test_an_invalid_claim_is_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock, changes: dict[str, Any], code: str
 ) -> None:
-    assert await refusal(verifier, issuer.sign(claims_of(clock, **changes))) == code
+    assert await rejection_code(verifier, issuer.sign(claims_of(clock, **changes))) == code
 
 
-async def test_times_are_checked_on_our_clock_with_leeway(
+async def test_times_are_checked_with_leeway(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    """Clocks differ by some seconds; more than that is too early or too late."""
+    """A difference of 30 seconds between clocks is tolerated."""
     now = clock.seconds()
     assert await verifier.verify(issuer.sign(claims_of(clock, exp=now - 29)))
     assert await verifier.verify(issuer.sign(claims_of(clock, nbf=now + 30, iat=now + 30)))
-    assert await refusal(verifier, issuer.sign(claims_of(clock, exp=now - 30))) == "token_expired"
-    assert await refusal(verifier, issuer.sign(claims_of(clock, nbf=now + 31))) == "invalid_token"
-    assert await refusal(verifier, issuer.sign(claims_of(clock, iat=now + 31))) == "invalid_token"
+    assert (
+        await rejection_code(verifier, issuer.sign(claims_of(clock, exp=now - 30)))
+        == "token_expired"
+    )
+    assert (
+        await rejection_code(verifier, issuer.sign(claims_of(clock, nbf=now + 31)))
+        == "invalid_token"
+    )
+    assert (
+        await rejection_code(verifier, issuer.sign(claims_of(clock, iat=now + 31)))
+        == "invalid_token"
+    )
     token = issuer.sign(claims_of(clock, exp=now + 60))
     assert await verifier.verify(token)
     await clock.advance(91)
-    assert await refusal(verifier, token) == "token_expired"
+    assert await rejection_code(verifier, token) == "token_expired"
 
 
-async def test_a_token_of_another_key_is_refused(
+async def test_a_token_of_another_key_is_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    """Also if it says that it is of the right one."""
+    """Even if it names a known key ID."""
     forged = jwt.encode(claims_of(clock), rsa_key(), "RS256", {"kid": "k1"})
-    assert await refusal(verifier, forged) == "invalid_token"
+    assert await rejection_code(verifier, forged) == "invalid_token"
 
 
 def encoded(part: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
 
 
-async def test_a_token_without_a_signature_is_refused(
+async def test_a_token_without_a_signature_is_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     algorithms: list[Any] = ["none", "None", "", None, [], {"a": 1}, 7]
     for algorithm in algorithms:
         unsigned = f"{encoded({'alg': algorithm, 'kid': 'k1'})}.{encoded(claims_of(clock))}."
-        assert await refusal(verifier, unsigned) == "invalid_token"
+        assert await rejection_code(verifier, unsigned) == "invalid_token"
 
 
-async def test_the_public_key_is_no_shared_secret(
+async def test_symmetric_algorithms_are_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    """Everyone has it, so that HS256 with it proves nothing; nor does a symmetric key that is published."""
+    """The public key and published symmetric keys are no shared secrets."""
     public = issuer.keys["k1"].public_key()
     pem = public.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -254,34 +267,34 @@ async def test_the_public_key_is_no_shared_secret(
     )
     signature = jwt.get_algorithm_by_name("HS256").sign(signing_input.encode(), pem)
     confused = f"{signing_input}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
-    assert await refusal(verifier, confused) == "invalid_token"
+    assert await rejection_code(verifier, confused) == "invalid_token"
     key = b"0123456789abcdef0123456789abcdef"
     issuer.extra = [{"kty": "oct", "kid": "s1", "k": base64.urlsafe_b64encode(key).decode()}]
     assert (
-        await refusal(verifier, jwt.encode(claims_of(clock), key, "HS256", {"kid": "s1"}))
+        await rejection_code(verifier, jwt.encode(claims_of(clock), key, "HS256", {"kid": "s1"}))
         == "invalid_token"
     )
 
 
-async def test_the_algorithm_is_the_keys_and_not_the_tokens(
+async def test_the_key_determines_the_algorithm(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     key = issuer.keys["k1"]
     assert (
-        await refusal(verifier, jwt.encode(claims_of(clock), key, "RS512", {"kid": "k1"}))
+        await rejection_code(verifier, jwt.encode(claims_of(clock), key, "RS512", {"kid": "k1"}))
         == "invalid_token"
     )
     assert (
-        await refusal(verifier, jwt.encode(claims_of(clock), key, "PS256", {"kid": "k1"}))
+        await rejection_code(verifier, jwt.encode(claims_of(clock), key, "PS256", {"kid": "k1"}))
         == "invalid_token"
     )
     head, payload, signature = issuer.sign(claims_of(clock)).split(".")
     assert head
     swapped = f"{encoded({'alg': 'ES256', 'kid': 'k1'})}.{payload}.{signature}"
-    assert await refusal(verifier, swapped) == "invalid_token"
+    assert await rejection_code(verifier, swapped) == "invalid_token"
 
 
-async def test_a_token_changed_anywhere_is_refused(
+async def test_a_modified_token_is_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     head, payload, signature = issuer.sign(claims_of(clock)).split(".")
@@ -294,7 +307,7 @@ async def test_a_token_changed_anywhere_is_refused(
         f"{head}.{payload}",
         f"{head}.{payload}.{signature}.{signature}",
     ):
-        assert await refusal(verifier, token) == "invalid_token"
+        assert await rejection_code(verifier, token) == "invalid_token"
 
 
 @pytest.mark.parametrize(
@@ -316,20 +329,20 @@ async def test_a_token_changed_anywhere_is_refused(
         + ".e30.c2ln",
     ],
 )
-async def test_what_is_no_token_is_refused_without_asking_anyone(
+async def test_malformed_tokens_are_rejected_without_fetching_keys(
     verifier: TokenVerifier, issuer: Issuer, token: str
 ) -> None:
-    assert await refusal(verifier, token) == "invalid_token"
+    assert await rejection_code(verifier, token) == "invalid_token"
     assert issuer.reads == 0
 
 
 # The issuer's keys
 
 
-async def test_keys_are_read_once(
+async def test_keys_are_fetched_once(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    """However many ask at once, before the first answer and after."""
+    """Concurrent callers share one fetch."""
     token = issuer.sign(claims_of(clock))
     await asyncio.gather(*(verifier.verify(token) for _ in range(20)))
     await clock.advance(600)
@@ -337,7 +350,7 @@ async def test_keys_are_read_once(
     assert issuer.reads == 1
 
 
-async def test_a_new_key_is_found_when_it_is_first_used(
+async def test_a_new_key_is_fetched_on_first_use(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     await verifier.verify(issuer.sign(claims_of(clock)))
@@ -347,21 +360,21 @@ async def test_a_new_key_is_found_when_it_is_first_used(
     assert issuer.reads == 2
 
 
-async def test_made_up_key_ids_do_not_make_us_ask_again_and_again(
+async def test_unknown_key_ids_do_not_cause_repeated_fetches(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     await verifier.verify(issuer.sign(claims_of(clock)))
     _, payload, signature = issuer.sign(claims_of(clock)).split(".")
     made_up = [
-        f"{encoded({'alg': 'RS256', 'kid': f'made-up-{n}'})}.{payload}.{signature}"
+        f"{encoded({'alg': 'RS256', 'kid': f'unknown-{n}'})}.{payload}.{signature}"
         for n in range(50)
     ]
     for token in made_up:
-        assert await refusal(verifier, token) == "invalid_token"
+        assert await rejection_code(verifier, token) == "invalid_token"
     assert issuer.reads == 1
     await clock.advance(10)
     for token in made_up:
-        assert await refusal(verifier, token) == "invalid_token"
+        assert await rejection_code(verifier, token) == "invalid_token"
     assert issuer.reads == 2
 
 
@@ -376,7 +389,7 @@ async def test_made_up_key_ids_do_not_make_us_ask_again_and_again(
         (200, b'{"keys": [], "padding": "' + b"x" * 300_000 + b'"}'),
     ],
 )
-async def test_keys_are_kept_while_the_issuer_is_out_of_order(
+async def test_keys_stay_cached_while_the_issuer_fails(
     verifier: TokenVerifier,
     issuer: Issuer,
     clock: ManualClock,
@@ -395,20 +408,20 @@ async def test_keys_are_kept_while_the_issuer_is_out_of_order(
     ]
 
 
-async def test_old_keys_are_read_again_and_those_withdrawn_are_gone(
+async def test_stale_keys_are_refreshed_and_withdrawn_keys_removed(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     token = issuer.sign(claims_of(clock, exp=clock.seconds() + 100_000))
     await verifier.verify(token)
     issuer.body = json.dumps({"keys": []}).encode()
     await clock.advance(3601)
-    assert await refusal(verifier, token) == "invalid_token"
+    assert await rejection_code(verifier, token) == "invalid_token"
 
 
-async def test_without_any_keys_nobody_is_called_a_liar(
+async def test_without_keys_the_error_is_unavailable(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    """An issuer out of reach from the start is our trouble: try again later, and it works then."""
+    """An issuer that cannot be reached says nothing about the token; a later retry succeeds."""
     issuer.status = 503
     token = issuer.sign(claims_of(clock))
     for _ in range(3):
@@ -421,16 +434,14 @@ async def test_without_any_keys_nobody_is_called_a_liar(
     assert await verifier.verify(token)
 
 
-async def test_a_port_where_nobody_listens_is_out_of_reach_too(
-    clock: ManualClock, issuer: Issuer
-) -> None:
+async def test_a_refused_connection_is_unavailable(clock: ManualClock, issuer: Issuer) -> None:
     async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
         keys = KeySet(http_key_fetcher(client, "http://127.0.0.1:1/jwks.json"), clock)
         with pytest.raises(Unavailable):
             await keys.key("k1")
 
 
-async def test_a_published_key_that_cannot_be_used_spoils_no_other(
+async def test_an_unusable_published_key_does_not_affect_others(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     issuer.extra = [

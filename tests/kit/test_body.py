@@ -1,4 +1,4 @@
-"""What clients send is read, or refused with a 4xx that names the place; nothing they send breaks the reader."""
+"""Request bodies are parsed or rejected with a 4xx that names the field."""
 
 import gzip
 from collections.abc import AsyncIterator
@@ -63,10 +63,10 @@ async def query_url() -> AsyncIterator[str]:
 
 
 async def post(client: Client, url: str, body: bytes, **headers: str) -> tuple[int, Any]:
-    given = {"content-type": "application/json"} | {
+    request_headers = {"content-type": "application/json"} | {
         name.replace("_", "-"): value for name, value in headers.items()
     }
-    response = await client.post(url).headers(given).body_bytes(body).build().send()
+    response = await client.post(url).headers(request_headers).body_bytes(body).build().send()
     return response.status, await response.json()
 
 
@@ -136,14 +136,14 @@ async def test_no_content_type_is_a_415(client: Client, url: str) -> None:
         (b"null", "invalid_field", "body"),
     ],
 )
-async def test_a_wrong_field_is_named(
+async def test_an_invalid_field_is_named(
     client: Client, url: str, body: bytes, code: str, field: str
 ) -> None:
-    status, told = await post(client, url, body)
+    status, response = await post(client, url, body)
     assert status == 400
-    assert told["error"]["code"] == code
-    assert told["error"]["details"] == {"field": field}
-    assert field in told["error"]["message"]
+    assert response["error"]["code"] == code
+    assert response["error"]["details"] == {"field": field}
+    assert field in response["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ async def test_a_wrong_field_is_named(
         b'{"hardware_id": "A", "readings": [], "note": ' + b"[" * 400 + b"]" * 400,
     ],
 )
-async def test_what_is_not_json_is_a_400(client: Client, url: str, body: bytes) -> None:
-    status, told = await post(client, url, body)
+async def test_malformed_json_is_a_400(client: Client, url: str, body: bytes) -> None:
+    status, response = await post(client, url, body)
     assert status == 400
-    assert told["error"]["code"] == "malformed_json"
+    assert response["error"]["code"] == "malformed_json"
 
 
-def test_json_nested_without_end_is_refused() -> None:
+def test_deeply_nested_json_is_rejected() -> None:
     nested = (
         b'{"hardware_id": "A", "readings": [], "note": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     )
@@ -176,7 +176,7 @@ def test_json_nested_without_end_is_refused() -> None:
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_no_bytes_at_all_do_anything_but_decode_or_be_refused(body: bytes) -> None:
+def test_any_bytes_are_decoded_or_rejected(body: bytes) -> None:
     with pytest.raises(Invalid) as caught:
         decode_json(body, Batch)
     assert caught.value.code in {
@@ -193,13 +193,13 @@ async def test_a_body_at_the_limit_is_read_and_one_byte_more_is_a_413(
     start = b'{"hardware_id": "A", "readings": [], "note": "'
     fits = start + b"x" * (LIMIT - len(start) - 2) + b'"}'
     assert (await post(client, url, fits))[0] == 200
-    status, told = await post(client, url, fits + b" ")
+    status, response = await post(client, url, fits + b" ")
     assert status == 413
-    assert told["error"]["details"] == {"limit": LIMIT}
+    assert response["error"]["details"] == {"limit": LIMIT}
 
 
-async def test_a_body_of_unknown_length_is_cut_off_at_the_limit(client: Client, url: str) -> None:
-    """Without a Content-Length the reader counts, and does not read on."""
+async def test_a_chunked_body_is_limited_too(client: Client, url: str) -> None:
+    """Without a Content-Length, the bytes are counted while reading."""
 
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(1000):
@@ -210,7 +210,7 @@ async def test_a_body_of_unknown_length_is_cut_off_at_the_limit(client: Client, 
     assert response.status == 413
 
 
-async def test_gzip_is_unpacked(client: Client, url: str) -> None:
+async def test_gzip_is_decompressed(client: Client, url: str) -> None:
     status, body = await post(
         client, url, gzip.compress(msgspec.json.encode(GOOD)), content_encoding="GZIP"
     )
@@ -225,19 +225,19 @@ async def test_a_gzip_bomb_is_a_413(client: Client, url: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"not gzip", b"", PACKED[:-4], PACKED + b"more", PACKED * 2])
-async def test_broken_gzip_is_a_400(client: Client, url: str, body: bytes) -> None:
-    status, told = await post(client, url, body, content_encoding="gzip")
+async def test_malformed_gzip_is_a_400(client: Client, url: str, body: bytes) -> None:
+    status, response = await post(client, url, body, content_encoding="gzip")
     assert status == 400
-    assert told["error"]["code"] == "malformed_gzip"
+    assert response["error"]["code"] == "malformed_gzip"
 
 
 async def test_another_encoding_is_a_415(client: Client, url: str) -> None:
-    status, told = await post(client, url, b"{}", content_encoding="br")
+    status, response = await post(client, url, b"{}", content_encoding="br")
     assert status == 415
-    assert told["error"]["details"] == {"field": "Content-Encoding"}
+    assert response["error"]["details"] == {"field": "Content-Encoding"}
 
 
-async def test_a_query_is_read_with_its_types(client: Client, query_url: str) -> None:
+async def test_query_parameters_are_converted(client: Client, query_url: str) -> None:
     response = await client.get(f"{query_url}?limit=5&from=-3&newest_first=true").build().send()
     assert await response.json() == {"limit": 5, "from": -3, "newest_first": True}
     assert (await (await client.get(query_url).build().send()).json())["limit"] == 10
@@ -255,10 +255,10 @@ async def test_a_query_is_read_with_its_types(client: Client, query_url: str) ->
         ("limit=" + "9" * 5000, "invalid_field", "limit"),
     ],
 )
-async def test_a_wrong_parameter_is_named(
+async def test_an_invalid_parameter_is_named(
     client: Client, query_url: str, query: str, code: str, field: str
 ) -> None:
     response = await client.get(f"{query_url}?{query}").build().send()
     assert response.status == 400
-    told = (await response.json())["error"]
-    assert (told["code"], told["details"]) == (code, {"field": field})
+    response = (await response.json())["error"]
+    assert (response["code"], response["details"]) == (code, {"field": field})

@@ -1,4 +1,4 @@
-"""A breaker spares the dead, finds out gently when they live, and lets one probe through at a time."""
+"""A circuit breaker rejects calls to a failing service and probes with one call at a time."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from tally.kit.metrics import Metrics
 
 
 class Service:
-    """Something outside that is up or down, and counts its calls."""
+    """An external service that is up or down and counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -24,7 +24,7 @@ class Service:
             await self.gate.wait()
         if self.error is not None:
             raise self.error
-        return "answer"
+        return "result"
 
 
 @pytest.fixture
@@ -51,17 +51,15 @@ async def fail(breaker: Breaker, service: Service, times: int) -> None:
             await breaker.call(service.call)
 
 
-async def test_a_success_in_between_starts_the_count_again(
-    breaker: Breaker, service: Service
-) -> None:
+async def test_a_success_resets_the_failure_count(breaker: Breaker, service: Service) -> None:
     await fail(breaker, service, 2)
     service.error = None
-    assert await breaker.call(service.call) == "answer"
+    assert await breaker.call(service.call) == "result"
     await fail(breaker, service, 2)
     assert breaker.state is BreakerState.CLOSED
 
 
-async def test_after_failures_in_a_row_calls_are_refused_at_once(
+async def test_consecutive_failures_open_the_breaker(
     breaker: Breaker, service: Service, clock: ManualClock
 ) -> None:
     await fail(breaker, service, 3)
@@ -72,19 +70,19 @@ async def test_after_failures_in_a_row_calls_are_refused_at_once(
     assert caught.value.retry_after == 20
 
 
-async def test_a_probe_that_succeeds_closes_it(
+async def test_a_successful_probe_closes_the_breaker(
     breaker: Breaker, service: Service, clock: ManualClock
 ) -> None:
     await fail(breaker, service, 3)
     await clock.advance(30)
     service.error = None
-    assert await breaker.call(service.call) == "answer"
+    assert await breaker.call(service.call) == "result"
     assert breaker.state is BreakerState.CLOSED
     await fail(breaker, service, 2)
     assert breaker.state is BreakerState.CLOSED
 
 
-async def test_a_probe_that_fails_opens_it_for_as_long_again(
+async def test_a_failed_probe_opens_the_breaker_again(
     breaker: Breaker, service: Service, clock: ManualClock
 ) -> None:
     await fail(breaker, service, 3)
@@ -96,7 +94,7 @@ async def test_a_probe_that_fails_opens_it_for_as_long_again(
     assert service.calls == 4
 
 
-async def test_only_one_probe_goes_through_at_a_time(
+async def test_only_one_probe_runs_at_a_time(
     breaker: Breaker, service: Service, clock: ManualClock
 ) -> None:
     await fail(breaker, service, 3)
@@ -108,11 +106,11 @@ async def test_only_one_probe_goes_through_at_a_time(
         with pytest.raises(Unavailable):
             await breaker.call(service.call)
     service.gate.set()
-    assert await probe == "answer"
+    assert await probe == "result"
     assert service.calls == 4
 
 
-async def test_a_probe_that_is_cancelled_leaves_its_place_to_the_next(
+async def test_after_a_cancelled_probe_the_next_call_is_the_probe(
     breaker: Breaker, service: Service, clock: ManualClock
 ) -> None:
     await fail(breaker, service, 3)
@@ -123,11 +121,13 @@ async def test_a_probe_that_is_cancelled_leaves_its_place_to_the_next(
     probe.cancel()
     await asyncio.wait({probe})
     service.gate = None
-    assert await breaker.call(service.call) == "answer"
+    assert await breaker.call(service.call) == "result"
     assert breaker.state is BreakerState.CLOSED
 
 
-async def test_news_from_before_it_opened_is_old(breaker: Breaker, service: Service) -> None:
+async def test_a_result_from_before_the_breaker_opened_is_ignored(
+    breaker: Breaker, service: Service
+) -> None:
     """A slow call that began earlier neither closes the breaker nor keeps it open longer."""
     service.gate = asyncio.Event()
     slow = asyncio.create_task(breaker.call(service.call))
@@ -136,11 +136,11 @@ async def test_news_from_before_it_opened_is_old(breaker: Breaker, service: Serv
     await fail(breaker, service, 3)
     service.error = None
     gate.set()
-    assert await slow == "answer"
+    assert await slow == "result"
     assert breaker.state is BreakerState.OPEN
 
 
-async def test_an_error_that_does_not_count_is_a_sign_of_life(
+async def test_an_error_that_is_no_failure_counts_as_success(
     breaker: Breaker, service: Service
 ) -> None:
     service.error = NotFound("No such fixture")
@@ -150,7 +150,7 @@ async def test_an_error_that_does_not_count_is_a_sign_of_life(
     assert breaker.state is BreakerState.CLOSED
 
 
-async def test_its_state_and_calls_are_figures(
+async def test_state_and_calls_are_metrics(
     breaker: Breaker, service: Service, clock: ManualClock, metrics: Metrics
 ) -> None:
     def calls(outcome: str) -> float | None:

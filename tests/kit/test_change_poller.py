@@ -1,4 +1,4 @@
-"""Those who watch are told of every change, by whichever process, with one look a second for all of them together."""
+"""Watchers receive every change of every process, with one poll per second for all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,18 +13,18 @@ from tally.kit.clock import ManualClock
 
 
 @dataclass
-class Shelf:
-    """Numbers by name that anybody may raise; counts who looks, and fails while told to."""
+class Counters:
+    """Numbers by name; records polls and reads, and fails on request."""
 
     numbers: dict[str, int] = field(default_factory=dict)
-    looks: list[list[str]] = field(default_factory=list)
+    polls: list[list[str]] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
-    told: list[tuple[str, int, int]] = field(default_factory=list)
+    changes: list[tuple[str, int, int]] = field(default_factory=list)
     is_broken: bool = False
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def marks(self, names: Sequence[str]) -> Mapping[str, int]:
-        self.looks.append(list(names))
+    async def versions(self, names: Sequence[str]) -> Mapping[str, int]:
+        self.polls.append(list(names))
         if self.is_broken:
             raise Unavailable("The store is unavailable")
         return {name: self.numbers[name] for name in names if name in self.numbers}
@@ -36,128 +36,134 @@ class Shelf:
             raise Unavailable("The store is unavailable")
         return self.numbers.get(name)
 
-    def tell(self, name: str, before: int, after: int) -> None:
-        self.told.append((name, before, after))
+    def record_change(self, name: str, before: int, after: int) -> None:
+        self.changes.append((name, before, after))
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    made = Shelf({"a": 1, "b": 1})
-    made.is_open.set()
-    return made
+def counters() -> Counters:
+    counters = Counters({"a": 1, "b": 1})
+    counters.is_open.set()
+    return counters
 
 
 @asynccontextmanager
-async def followed(shelf: Shelf, clock: ManualClock) -> AsyncIterator[ChangePoller[str, int]]:
+async def polling(counters: Counters, clock: ManualClock) -> AsyncIterator[ChangePoller[str, int]]:
     async with ChangePoller(
         clock,
-        versions=shelf.marks,
-        read=shelf.read,
+        versions=counters.versions,
+        read=counters.read,
         version=lambda number: number,
-        on_change=shelf.tell,
-    ) as follower:
-        yield follower
+        on_change=counters.record_change,
+    ) as poller:
+        yield poller
 
 
-async def test_a_change_made_elsewhere_is_told_within_a_second(
-    shelf: Shelf, clock: ManualClock
+async def test_a_change_by_another_process_is_published_within_a_second(
+    counters: Counters, clock: ManualClock
 ) -> None:
-    """Once, with how it was and how it is; what did not change is not even read."""
-    async with followed(shelf, clock) as follower:
-        with follower.watch("a", 1), follower.watch("b", 1):
-            shelf.numbers["a"] = 4
+    """Once, with the previous and the current state; unchanged objects are not read."""
+    async with polling(counters, clock) as poller:
+        with poller.watch("a", 1), poller.watch("b", 1):
+            counters.numbers["a"] = 4
             await clock.until_sleeping()
             await clock.advance(POLL_SECONDS)
             await clock.advance(POLL_SECONDS)
-    assert shelf.told == [("a", 1, 4)]
-    assert shelf.reads == ["a"]
-    assert shelf.looks == [["a", "b"], ["a", "b"]]
+    assert counters.changes == [("a", 1, 4)]
+    assert counters.reads == ["a"]
+    assert counters.polls == [["a", "b"], ["a", "b"]]
 
 
-async def test_a_change_made_here_is_told_at_once(shelf: Shelf, clock: ManualClock) -> None:
-    """Without a look, and only where somebody watches."""
-    async with followed(shelf, clock) as follower:
-        with follower.watch("a", 1):
-            shelf.numbers.update(a=2, b=2)
-            follower.refresh("a")
-            follower.refresh("b")
+async def test_a_change_by_this_process_is_published_immediately(
+    counters: Counters, clock: ManualClock
+) -> None:
+    """Without a poll, and only for watched objects."""
+    async with polling(counters, clock) as poller:
+        with poller.watch("a", 1):
+            counters.numbers.update(a=2, b=2)
+            poller.refresh("a")
+            poller.refresh("b")
             await clock.advance(0)
-    assert shelf.told == [("a", 1, 2)]
-    assert shelf.looks == []
+    assert counters.changes == [("a", 1, 2)]
+    assert counters.polls == []
 
 
-async def test_many_who_watch_one_thing_are_one_look(shelf: Shelf, clock: ManualClock) -> None:
-    """And nobody looks any more when the last has left."""
-    async with followed(shelf, clock) as follower:
-        with follower.watch("a", 1):
-            with follower.watch("a", 1), follower.watch("a", 1):
+async def test_many_watchers_of_one_object_share_one_poll(
+    counters: Counters, clock: ManualClock
+) -> None:
+    """Polling stops when the last watcher leaves."""
+    async with polling(counters, clock) as poller:
+        with poller.watch("a", 1):
+            with poller.watch("a", 1), poller.watch("a", 1):
                 await clock.until_sleeping()
                 await clock.advance(POLL_SECONDS)
             await clock.advance(POLL_SECONDS)
-        assert shelf.looks == [["a"], ["a"]]
+        assert counters.polls == [["a"], ["a"]]
         await clock.advance(10 * POLL_SECONDS)
-        assert shelf.looks == [["a"], ["a"]]
-        with follower.watch("b", 1):
+        assert counters.polls == [["a"], ["a"]]
+        with poller.watch("b", 1):
             await clock.until_sleeping()
             await clock.advance(POLL_SECONDS)
-    assert shelf.looks[2:] == [["b"]]
+    assert counters.polls[2:] == [["b"]]
 
 
-async def test_changes_while_one_is_read_are_not_lost(shelf: Shelf, clock: ManualClock) -> None:
-    """They are read once more, and never told backwards."""
-    shelf.is_open.clear()
-    async with followed(shelf, clock) as follower:
-        with follower.watch("a", 1):
-            shelf.numbers["a"] = 2
-            follower.refresh("a")
+async def test_changes_during_a_read_are_not_lost(counters: Counters, clock: ManualClock) -> None:
+    """They cause another read, and versions never go back."""
+    counters.is_open.clear()
+    async with polling(counters, clock) as poller:
+        with poller.watch("a", 1):
+            counters.numbers["a"] = 2
+            poller.refresh("a")
             await clock.advance(0)
             for number in (3, 4):
-                shelf.numbers["a"] = number
-                follower.refresh("a")
-            shelf.is_open.set()
+                counters.numbers["a"] = number
+                poller.refresh("a")
+            counters.is_open.set()
             await clock.advance(0)
-    assert shelf.reads == ["a", "a"]
-    assert shelf.told == [("a", 1, 4)]
+    assert counters.reads == ["a", "a"]
+    assert counters.changes == [("a", 1, 4)]
 
 
-async def test_a_store_that_is_away_is_asked_again(shelf: Shelf, clock: ManualClock) -> None:
-    """What could not be looked at or read is told when it can be."""
-    async with followed(shelf, clock) as follower:
-        with follower.watch("a", 1):
-            shelf.numbers["a"] = 2
-            shelf.is_broken = True
-            follower.refresh("a")
+async def test_polling_continues_while_the_store_is_unavailable(
+    counters: Counters, clock: ManualClock
+) -> None:
+    """A change is published when the store is available again."""
+    async with polling(counters, clock) as poller:
+        with poller.watch("a", 1):
+            counters.numbers["a"] = 2
+            counters.is_broken = True
+            poller.refresh("a")
             await clock.until_sleeping()
             await clock.advance(POLL_SECONDS)
-            assert shelf.told == []
-            shelf.is_broken = False
+            assert counters.changes == []
+            counters.is_broken = False
             await clock.advance(POLL_SECONDS)
-    assert shelf.told == [("a", 1, 2)]
+    assert counters.changes == [("a", 1, 2)]
 
 
-async def test_what_is_gone_is_nothing_new(shelf: Shelf, clock: ManualClock) -> None:
-    """A thing that was deleted while it is watched is not told of."""
-    async with followed(shelf, clock) as follower:
-        with follower.watch("a", 1):
-            del shelf.numbers["a"]
-            follower.refresh("a")
+async def test_a_deleted_object_is_not_a_change(counters: Counters, clock: ManualClock) -> None:
+    """Deleting a watched object publishes nothing."""
+    async with polling(counters, clock) as poller:
+        with poller.watch("a", 1):
+            del counters.numbers["a"]
+            poller.refresh("a")
             await clock.until_sleeping()
             await clock.advance(POLL_SECONDS)
-    assert shelf.told == []
+    assert counters.changes == []
 
 
-async def test_leaving_in_the_middle_of_a_reading_ends_it(shelf: Shelf, clock: ManualClock) -> None:
-    """Nothing is told to nobody, and the end does not wait."""
-    shelf.is_open.clear()
-    async with followed(shelf, clock) as follower:
-        with follower.watch("a", 1):
-            shelf.numbers["a"] = 2
-            follower.refresh("a")
+async def test_leaving_during_a_read_cancels_it(counters: Counters, clock: ManualClock) -> None:
+    """Nothing is published, and closing does not wait for the read."""
+    counters.is_open.clear()
+    async with polling(counters, clock) as poller:
+        with poller.watch("a", 1):
+            counters.numbers["a"] = 2
+            poller.refresh("a")
             await clock.advance(0)
-        shelf.is_open.set()
+        counters.is_open.set()
         await clock.advance(0)
-        with follower.watch("b", 1):
-            shelf.is_open.clear()
-            follower.refresh("b")
+        with poller.watch("b", 1):
+            counters.is_open.clear()
+            poller.refresh("b")
             await clock.advance(0)
-    assert shelf.told == []
+    assert counters.changes == []

@@ -1,4 +1,4 @@
-"""A clock can be moved, and whatever waits on it wakes in the order of time."""
+"""A manual clock wakes sleepers in the order of their deadlines."""
 
 import asyncio
 import time
@@ -9,8 +9,8 @@ import pytest
 from tally.kit.clock import DeadlineExceeded, ManualClock, SystemClock, finish_within, rfc3339
 
 
-def test_the_forms_of_one_moment_agree() -> None:
-    """Seconds, milliseconds and the datetime are the same moment, exact to what each can hold."""
+def test_all_representations_of_a_time_agree() -> None:
+    """Seconds, milliseconds and datetime are the same time, each with its precision."""
     moment = datetime(2026, 2, 3, 4, 5, 6, 789_012, tzinfo=UTC)
     clock = ManualClock(moment)
     assert clock.now() == moment
@@ -19,21 +19,21 @@ def test_the_forms_of_one_moment_agree() -> None:
     assert clock.time_ns() == 1_770_091_506_789_012_000
 
 
-def test_the_system_clock_is_the_machines() -> None:
+def test_the_system_clock_returns_the_system_time() -> None:
     before = time.time_ns()
-    told = SystemClock().time_ns()
-    assert before <= told <= time.time_ns()
+    now = SystemClock().time_ns()
+    assert before <= now <= time.time_ns()
     assert SystemClock().monotonic() <= time.monotonic()
 
 
-async def test_the_system_clock_sleeps_at_least_as_long_as_asked() -> None:
+async def test_the_system_clock_sleeps_long_enough() -> None:
     started = time.monotonic()
     await SystemClock().sleep(0.001)
     assert time.monotonic() - started >= 0.001
 
 
-async def test_sleepers_wake_in_the_order_of_their_times() -> None:
-    """Each wakes at its own moment, also when the clock moves past several at once."""
+async def test_sleepers_wake_in_the_order_of_their_deadlines() -> None:
+    """Each wakes at its own deadline, even if the clock passes several in one step."""
     clock = ManualClock()
     woken: list[tuple[str, float]] = []
 
@@ -51,7 +51,7 @@ async def test_sleepers_wake_in_the_order_of_their_times() -> None:
     assert clock.monotonic() == 10
 
 
-async def test_a_loop_that_sleeps_again_comes_round_as_often_as_there_is_time() -> None:
+async def test_a_sleeping_loop_runs_as_often_as_time_allows() -> None:
     clock = ManualClock()
     rounds: list[float] = []
 
@@ -67,7 +67,7 @@ async def test_a_loop_that_sleeps_again_comes_round_as_often_as_there_is_time() 
     assert rounds == [2.5, 5, 7.5, 10]
 
 
-async def test_a_cancelled_sleeper_is_forgotten() -> None:
+async def test_a_cancelled_sleeper_is_removed() -> None:
     clock = ManualClock()
     task = asyncio.create_task(clock.sleep(5))
     await clock.until_sleeping()
@@ -78,13 +78,13 @@ async def test_a_cancelled_sleeper_is_forgotten() -> None:
     assert task.cancelled()
 
 
-async def test_no_time_to_sleep_is_only_a_turn_of_the_loop() -> None:
+async def test_a_sleep_of_zero_yields_once() -> None:
     clock = ManualClock()
     await clock.sleep(0)
     assert clock.sleeping == 0
 
 
-async def test_work_that_finishes_in_time_gives_its_result() -> None:
+async def test_work_within_its_deadline_returns_its_result() -> None:
     clock = ManualClock()
 
     async def work() -> str:
@@ -98,7 +98,7 @@ async def test_work_that_finishes_in_time_gives_its_result() -> None:
     assert clock.sleeping == 0
 
 
-async def test_work_that_takes_too_long_is_cancelled_and_over_before_the_error() -> None:
+async def test_work_past_its_deadline_has_ended_when_the_error_is_raised() -> None:
     clock = ManualClock()
     cleaned_up = False
 
@@ -117,7 +117,7 @@ async def test_work_that_takes_too_long_is_cancelled_and_over_before_the_error()
     assert cleaned_up
 
 
-async def test_the_error_of_work_is_its_own() -> None:
+async def test_an_error_of_the_work_is_raised() -> None:
     async def work() -> None:
         raise KeyError("mine")
 
@@ -125,8 +125,8 @@ async def test_the_error_of_work_is_its_own() -> None:
         await finish_within(ManualClock(), 2, work())
 
 
-def test_rfc3339_is_in_utc_and_whole_seconds() -> None:
-    """Early years are padded, so that the order of the texts is the order of time."""
+def test_rfc3339_uses_utc_and_whole_seconds() -> None:
+    """Years are padded, so that texts sort by time."""
     plus_two = timezone(timedelta(hours=2))
     assert rfc3339(datetime(2024, 1, 15, 12, 30, 0, 999, tzinfo=plus_two)) == "2024-01-15T10:30:00Z"
     assert rfc3339(datetime(999, 1, 1, tzinfo=UTC)) == "0999-01-01T00:00:00Z"

@@ -1,4 +1,4 @@
-"""A cursor opens where it was sealed for, and nowhere else, and not if one letter of it is different."""
+"""A cursor is valid only for the query it was issued for, and only unmodified."""
 
 import base64
 import string
@@ -20,28 +20,26 @@ URL_SAFE = string.ascii_letters + string.digits + "-_"
 numbers = st.decimals(allow_nan=False, allow_infinity=False, places=10)
 key_values = st.text() | st.binary() | st.integers(-(10**38), 10**38) | numbers
 page_keys = st.dictionaries(st.text(max_size=20), key_values, max_size=4)
-sealed = st.builds(CURSORS.encode, st.just("readings"), page_keys)
+cursors = st.builds(CURSORS.encode, st.just("readings"), page_keys)
 
 
 @given(page_keys, st.text())
-def test_what_was_sealed_comes_back_with_its_types(
-    page_key: dict[str, KeyValue], purpose: str
-) -> None:
-    opened = CURSORS.decode(purpose, CURSORS.encode(purpose, page_key))
-    assert opened == page_key
-    assert {name: type(value) for name, value in opened.items()} == {
+def test_a_page_key_is_decoded_with_its_types(page_key: dict[str, KeyValue], purpose: str) -> None:
+    decoded = CURSORS.decode(purpose, CURSORS.encode(purpose, page_key))
+    assert decoded == page_key
+    assert {name: type(value) for name, value in decoded.items()} == {
         n: type(v) for n, v in page_key.items()
     }
 
 
 @given(page_keys)
-def test_a_cursor_can_stand_in_a_url_as_it_is(page_key: dict[str, KeyValue]) -> None:
+def test_a_cursor_is_url_safe(page_key: dict[str, KeyValue]) -> None:
     assert set(CURSORS.encode("readings", page_key)) <= set(URL_SAFE)
 
 
-@given(sealed, st.data())
-def test_a_cursor_with_any_letter_changed_is_refused(cursor: str, data: st.DataObject) -> None:
-    """No spelling but the one we gave out opens, not even another spelling of the same bytes."""
+@given(cursors, st.data())
+def test_a_modified_cursor_is_rejected(cursor: str, data: st.DataObject) -> None:
+    """Not even another Base64 spelling of the same bytes is valid."""
     place = data.draw(st.integers(0, len(cursor) - 1))
     letter = data.draw(st.sampled_from(URL_SAFE + "=+/ é"))
     assume(letter != cursor[place])
@@ -49,8 +47,8 @@ def test_a_cursor_with_any_letter_changed_is_refused(cursor: str, data: st.DataO
         CURSORS.decode("readings", cursor[:place] + letter + cursor[place + 1 :])
 
 
-@given(sealed, st.data())
-def test_a_cursor_that_is_cut_or_longer_is_refused(cursor: str, data: st.DataObject) -> None:
+@given(cursors, st.data())
+def test_a_truncated_or_extended_cursor_is_rejected(cursor: str, data: st.DataObject) -> None:
     changed = data.draw(
         st.sampled_from([cursor[:-1], cursor[1:], cursor + "A", cursor + "=", cursor * 2, ""])
     )
@@ -59,20 +57,20 @@ def test_a_cursor_that_is_cut_or_longer_is_refused(cursor: str, data: st.DataObj
 
 
 @given(st.text(max_size=200))
-def test_made_up_text_is_refused_and_nothing_else(text: str) -> None:
+def test_arbitrary_text_is_rejected(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         CURSORS.decode("readings", text)
     assert caught.value.code == "invalid_cursor"
     assert caught.value.details["field"] == "cursor"
 
 
-def test_a_cursor_of_another_query_is_refused() -> None:
+def test_a_cursor_of_another_query_is_rejected() -> None:
     cursor = CURSORS.encode(query_fingerprint("readings", hardware_id="A"), {"pk": "A"})
     with pytest.raises(Invalid):
         CURSORS.decode(query_fingerprint("readings", hardware_id="B"), cursor)
 
 
-def test_a_cursor_of_another_secret_is_refused() -> None:
+def test_a_cursor_of_another_secret_is_rejected() -> None:
     foreign = Cursors(Secret("another secret, just as long as ours")).encode(
         "readings", {"pk": "A"}
     )
@@ -80,8 +78,8 @@ def test_a_cursor_of_another_secret_is_refused() -> None:
         CURSORS.decode("readings", foreign)
 
 
-def test_a_cursor_of_another_version_is_refused() -> None:
-    """What an older or newer release sealed with the same secret is not misread."""
+def test_a_cursor_of_another_version_is_rejected() -> None:
+    """A cursor that another release signed with the same secret is not misread."""
     body = b"\x02" + msgspec.msgpack.encode([("pk", "s", b"A")])
     newer = (
         base64.urlsafe_b64encode(CURSORS._signature("readings", body) + body).rstrip(b"=").decode()
@@ -90,13 +88,13 @@ def test_a_cursor_of_another_version_is_refused() -> None:
         CURSORS.decode("readings", newer)
 
 
-def test_a_cursor_without_end_is_refused_before_it_is_decoded() -> None:
+def test_an_oversized_cursor_is_rejected_before_it_is_decoded() -> None:
     with pytest.raises(Invalid):
         CURSORS.decode("readings", "A" * 1_000_000)
 
 
-def test_the_longest_keys_fit() -> None:
-    """A table's and an index's keys at DynamoDB's limits come back."""
+def test_keys_of_maximum_length_fit() -> None:
+    """Keys of a table and an index at DynamoDB's limits are decoded."""
     page_key: dict[str, KeyValue] = {
         "pk": "p" * 2048,
         "sk": b"s" * 1024,
@@ -106,24 +104,24 @@ def test_the_longest_keys_fit() -> None:
     assert CURSORS.decode("x", CURSORS.encode("x", page_key)) == page_key
 
 
-def test_a_fingerprint_tells_queries_apart() -> None:
+def test_different_queries_have_different_fingerprints() -> None:
     """The order of filters does not matter; their names, values and types do."""
     assert query_fingerprint("a", x=1, y="2") == query_fingerprint("a", y="2", x=1)
-    made = [
+    fingerprints = [
         query_fingerprint("a", x=1),
         query_fingerprint("a", x="1"),
         query_fingerprint("a", y=1),
         query_fingerprint("b", x=1),
     ]
-    made += [
+    fingerprints += [
         query_fingerprint("a"),
         query_fingerprint("a", x=None),
         query_fingerprint("a", x="1,y"),
         query_fingerprint("ax1"),
     ]
-    assert len(set(made)) == len(made)
+    assert len(set(fingerprints)) == len(fingerprints)
 
 
-def test_a_number_keeps_its_digits() -> None:
+def test_a_number_keeps_its_precision() -> None:
     exact = Decimal("0.12345678901234567890123456789012345678")
     assert CURSORS.decode("x", CURSORS.encode("x", {"n": exact}))["n"] == exact

@@ -1,4 +1,4 @@
-"""Whether a data directory is in use is known for as long as a program runs on it, and not longer."""
+"""A data directory is locked while a process uses it, and no longer."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ with shared_lock(pathlib.Path(sys.argv[1])):
 """
 
 
-def test_any_number_of_users_and_nobody_afterwards(tmp_path: Path) -> None:
+def test_the_lock_is_shared_and_released(tmp_path: Path) -> None:
     with shared_lock(tmp_path):
         with shared_lock(tmp_path):
             assert is_locked(tmp_path)
@@ -23,7 +23,7 @@ def test_any_number_of_users_and_nobody_afterwards(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
 
 
-def test_a_killed_program_is_no_user(tmp_path: Path) -> None:
+def test_a_killed_process_releases_the_lock(tmp_path: Path) -> None:
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -37,8 +37,8 @@ def test_a_killed_program_is_no_user(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
 
 
-def test_where_nothing_is_nobody_is(tmp_path: Path) -> None:
-    """No directory, and a file in its place."""
+def test_a_missing_directory_is_not_locked(tmp_path: Path) -> None:
+    """Neither is a file in its place."""
     (tmp_path / "file").write_text("")
     with shared_lock(tmp_path / "none"):
         assert not is_locked(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""What was sealed opens with the same key, purpose and context, and with nothing else."""
+"""A ciphertext is decrypted only with the same key, purpose and context."""
 
 import pytest
 from hypothesis import given
@@ -11,41 +11,39 @@ SECRET = Secret("a" * 32)
 
 
 @given(st.text(), st.text())
-def test_what_was_sealed_opens_again(text: str, context: str) -> None:
-    """Any text, in any context, and never in the clear."""
-    sealer = Encryptor(SECRET, "tokens")
+def test_encrypted_text_is_decrypted(text: str, context: str) -> None:
+    """Any text in any context; two ciphertexts of the same text differ."""
+    encryptor = Encryptor(SECRET, "tokens")
     try:
-        sealed = sealer.encrypt(text, context)
+        ciphertext = encryptor.encrypt(text, context)
     except UnicodeEncodeError:
-        return  # a lone surrogate is no text that anyone stores
-    assert sealer.decrypt(sealed, context) == text
-    assert sealer.encrypt(text, context) != sealed
+        return  # a lone surrogate cannot be encoded
+    assert encryptor.decrypt(ciphertext, context) == text
+    assert encryptor.encrypt(text, context) != ciphertext
 
 
 @pytest.mark.parametrize(
     ("secret", "purpose", "context"),
     [("b" * 32, "tokens", "ann"), ("a" * 32, "other", "ann"), ("a" * 32, "tokens", "bob")],
 )
-def test_another_key_purpose_or_context_opens_nothing(
-    secret: str, purpose: str, context: str
-) -> None:
-    """A sealed text moved to another item is worth nothing there."""
-    sealed = Encryptor(SECRET, "tokens").encrypt("secret", "ann")
+def test_another_key_purpose_or_context_fails(secret: str, purpose: str, context: str) -> None:
+    """A ciphertext copied to another item cannot be decrypted there."""
+    ciphertext = Encryptor(SECRET, "tokens").encrypt("secret", "ann")
     with pytest.raises(DecryptionError):
-        Encryptor(Secret(secret), purpose).decrypt(sealed, context)
+        Encryptor(Secret(secret), purpose).decrypt(ciphertext, context)
 
 
-@pytest.mark.parametrize("sealed", ["", "x", "é", "AAAA", "A" * 100])
-def test_what_was_never_sealed_does_not_open(sealed: str) -> None:
-    """Whatever stands there, the error is the same."""
+@pytest.mark.parametrize("ciphertext", ["", "x", "é", "AAAA", "A" * 100])
+def test_invalid_ciphertext_fails(ciphertext: str) -> None:
+    """Every invalid input raises the same error."""
     with pytest.raises(DecryptionError):
-        Encryptor(SECRET, "tokens").decrypt(sealed, "ann")
+        Encryptor(SECRET, "tokens").decrypt(ciphertext, "ann")
 
 
-def test_a_changed_letter_is_noticed() -> None:
-    """Nothing opens that is not whole."""
-    sealer = Encryptor(SECRET, "tokens")
-    sealed = sealer.encrypt("secret", "ann")
-    changed = sealed[:20] + ("A" if sealed[20] != "A" else "B") + sealed[21:]
+def test_a_modified_ciphertext_fails() -> None:
+    """AES-GCM authenticates the ciphertext."""
+    encryptor = Encryptor(SECRET, "tokens")
+    ciphertext = encryptor.encrypt("secret", "ann")
+    changed = ciphertext[:20] + ("A" if ciphertext[20] != "A" else "B") + ciphertext[21:]
     with pytest.raises(DecryptionError):
-        sealer.decrypt(changed, "ann")
+        encryptor.decrypt(changed, "ann")

@@ -1,4 +1,4 @@
-"""What is declared is served, and is what the documents say."""
+"""Declared endpoints are served and documented."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ class Colour(StrictStruct, frozen=True):
 
 
 class Painted(msgspec.Struct, frozen=True):
-    """What was painted."""
+    """A painted thing."""
 
     thing_id: str
     colour: Colour | None = None
@@ -78,11 +78,11 @@ API = Api(
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
-    made: dict[str, Any] = msgspec.json.decode(
+def described() -> dict[str, Any]:
+    decoded: dict[str, Any] = msgspec.json.decode(
         msgspec.json.encode(document("Tally", "1.2", "All of it.", [API, api_of(name="")]))
     )
-    return made
+    return decoded
 
 
 async def test_each_method_of_a_path_is_served(client: Client) -> None:
@@ -94,29 +94,29 @@ async def test_each_method_of_a_path_is_served(client: Client) -> None:
         assert await shown.json() == {"thing_id": "7", "colour": None}
         head = await client.head(f"{url}/things/things/7").build().send()
         assert (head.status, await head.text()) == (200, "")
-        refused = await client.delete(f"{url}/things/things/7").build().send()
-        assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD, POST")
+        rejected = await client.delete(f"{url}/things/things/7").build().send()
+        assert (rejected.status, rejected.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 @pytest.mark.parametrize("path", ["/things/a%0Ab", "/%0A", "/no/such%0Apath", "/things%0D%0A"])
-async def test_a_line_end_in_a_path_is_answered_by_the_backend(client: Client, path: str) -> None:
-    """In its own shape, or as the text that it is: never by whatever stands behind all backends."""
+async def test_a_path_with_a_newline_is_routed_to_the_backend(client: Client, path: str) -> None:
+    """The backend handles it or returns a 404 in its own format."""
     async with serving(app_of(API)) as url:
         response = await client.get(f"{url}/things{path}").build().send()
-        told = await response.json()
+        described = await response.json()
     if path == "/things/a%0Ab":
-        assert (response.status, told["thing_id"]) == (200, "a\nb")
+        assert (response.status, described["thing_id"]) == (200, "a\nb")
     else:
-        assert (response.status, told["error"]) == (404, "NOT_FOUND")
+        assert (response.status, described["error"]) == (404, "NOT_FOUND")
 
 
-def test_an_operation_declared_twice_is_refused() -> None:
+def test_a_duplicate_endpoint_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"GET /things/\{thing_id\} is declared twice"):
         api_of(SHOW, SHOW).mount()
 
 
-async def test_middleware_of_an_api_sees_its_errors_too(client: Client) -> None:
-    """A browser can read an error only if it has the CORS headers as well."""
+async def test_error_responses_pass_through_middleware(client: Client) -> None:
+    """A browser can read an error only with CORS headers."""
     cors = Middleware(
         CORSMiddleware, allow_origins=["https://console.test"], expose_headers=["X-Request-Id"]
     )
@@ -132,26 +132,26 @@ async def test_middleware_of_an_api_sees_its_errors_too(client: Client) -> None:
         assert response.headers["access-control-allow-origin"] == "https://console.test"
 
 
-def test_the_document_has_every_operation(told: dict[str, Any]) -> None:
-    paths = {(path, method) for path, methods in told["paths"].items() for method in methods}
+def test_the_document_contains_every_endpoint(described: dict[str, Any]) -> None:
+    paths = {(path, method) for path, methods in described["paths"].items() for method in methods}
     assert paths == {
         ("/things/things/{thing_id}", "post"),
         ("/things/things/{thing_id}", "get"),
         ("/things/things.csv", "get"),
     }
-    assert told["openapi"] == "3.1.0"
-    assert told["info"] == {"title": "Tally", "version": "1.2", "description": "All of it."}
+    assert described["openapi"] == "3.1.0"
+    assert described["info"] == {"title": "Tally", "version": "1.2", "description": "All of it."}
 
 
-def test_the_document_has_bodies_parameters_and_security(told: dict[str, Any]) -> None:
-    painted = told["paths"]["/things/things/{thing_id}"]["post"]
+def test_the_document_contains_bodies_parameters_and_security(described: dict[str, Any]) -> None:
+    painted = described["paths"]["/things/things/{thing_id}"]["post"]
     body = painted["requestBody"]["content"]["application/json"]
     assert body["schema"] == {"$ref": "#/components/schemas/Colour"}
     assert body["example"] == {"red": 255, "name": "it's red"}
     assert painted["responses"]["201"]["content"]["application/json"]["example"]["thing_id"] == "1"
     assert painted["security"] == [{"key": []}]
-    assert told["components"]["securitySchemes"]["key"]["name"] == "X-API-Key"
-    shown = told["paths"]["/things/things/{thing_id}"]["get"]["parameters"]
+    assert described["components"]["securitySchemes"]["key"]["name"] == "X-API-Key"
+    shown = described["paths"]["/things/things/{thing_id}"]["get"]["parameters"]
     assert [(entry["name"], entry["in"], entry["required"]) for entry in shown] == [
         ("thing_id", "path", True),
         ("limit", "query", True),
@@ -159,7 +159,7 @@ def test_the_document_has_bodies_parameters_and_security(told: dict[str, Any]) -
     ]
 
 
-def test_the_document_tells_what_a_path_parameter_is_and_which_types_an_answer_may_have() -> None:
+def test_the_document_contains_path_types_and_media_types() -> None:
     number = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": "^[0-9]+$"})]
     numbered = replace(
         EXPORT,
@@ -167,15 +167,15 @@ def test_the_document_tells_what_a_path_parameter_is_and_which_types_an_answer_m
         path_types={"thing_id": number},
         other_media_types=("text/plain",),
     )
-    made = document("Tally", "1.2", "", [replace(API, endpoints=(numbered,))])
-    operation = made["paths"]["/things/things/{thing_id}.csv"]["get"]
+    openapi_document = document("Tally", "1.2", "", [replace(API, endpoints=(numbered,))])
+    operation = openapi_document["paths"]["/things/things/{thing_id}.csv"]["get"]
     assert operation["parameters"][0]["schema"] == {"type": "string", "pattern": "^[0-9]+$"}
     assert set(operation["responses"]["200"]["content"]) == {"text/csv", "text/plain"}
 
 
-def test_the_document_has_every_error_as_it_looks_on_the_wire(told: dict[str, Any]) -> None:
-    """Those declared, and those that the kit itself answers with."""
-    responses = told["paths"]["/things/things/{thing_id}"]["post"]["responses"]
+def test_the_document_contains_every_error_in_its_format(described: dict[str, Any]) -> None:
+    """Both declared errors and those of the kit."""
+    responses = described["paths"]["/things/things/{thing_id}"]["post"]["responses"]
     assert set(responses) == {"201", "400", "401", "404", "409", "413", "415"}
     missing = responses["404"]["content"]["application/json"]
     assert missing["schema"] == {"$ref": "#/components/schemas/FlatError"}
@@ -183,23 +183,28 @@ def test_the_document_has_every_error_as_it_looks_on_the_wire(told: dict[str, An
         "error": "THING_NOT_FOUND",
         "message": "No thing 1",
     }
-    assert set(told["paths"]["/things/things/{thing_id}"]["get"]["responses"]) == {"200", "400"}
+    assert set(described["paths"]["/things/things/{thing_id}"]["get"]["responses"]) == {
+        "200",
+        "400",
+    }
 
 
-def test_every_reference_in_the_document_leads_somewhere(told: dict[str, Any]) -> None:
+def test_every_reference_in_the_document_resolves(described: dict[str, Any]) -> None:
     references = re.findall(
-        r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(told).decode()
+        r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(described).decode()
     )
     assert (
-        {"Colour", "Painted", "FlatError"} <= set(references) <= set(told["components"]["schemas"])
+        {"Colour", "Painted", "FlatError"}
+        <= set(references)
+        <= set(described["components"]["schemas"])
     )
-    assert NestedError.__name__ in told["components"]["schemas"]
+    assert NestedError.__name__ in described["components"]["schemas"]
 
 
-def test_every_operation_has_an_id_of_its_own(told: dict[str, Any]) -> None:
+def test_operation_ids_are_unique(described: dict[str, Any]) -> None:
     ids = [
         operation["operationId"]
-        for methods in told["paths"].values()
+        for methods in described["paths"].values()
         for operation in methods.values()
     ]
     assert len(set(ids)) == len(ids) == 3
@@ -212,7 +217,7 @@ def test_an_error_without_a_status_cannot_be_declared() -> None:
 
 
 class Reader(HTMLParser):
-    """Collects a page's text, its ids and where its links lead, and holds that every element is closed."""
+    """Collects the text, IDs and links of a page, and checks that every element is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,8 +227,8 @@ class Reader(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        held = dict(attrs)
-        self.ids += [held["id"] or ""] if "id" in held else []
+        attributes = dict(attrs)
+        self.ids += [attributes["id"] or ""] if "id" in attributes else []
         self.links += [value or "" for name, value in attrs if name in {"href", "src"}]
         if tag != "meta":
             self.open.append(tag)
@@ -236,14 +241,14 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def reader(told: dict[str, Any]) -> Reader:
+def reader(described: dict[str, Any]) -> Reader:
     reader = Reader()
-    reader.feed(render_docs(told))
+    reader.feed(render_docs(described))
     reader.close()
     return reader
 
 
-def test_the_page_is_whole_and_tells_everything(reader: Reader) -> None:
+def test_the_page_is_well_formed_and_complete(reader: Reader) -> None:
     assert reader.open == []
     for words in (
         "Tally",
@@ -253,16 +258,16 @@ def test_the_page_is_whole_and_tells_everything(reader: Reader) -> None:
         "THING_NOT_FOUND",
     ):
         assert words in reader.text
-    assert "What was painted." in reader.text
+    assert "A painted thing." in reader.text
 
 
-def test_what_the_document_holds_is_text_on_the_page(reader: Reader) -> None:
-    """Not markup: nothing in a summary becomes an element."""
+def test_text_from_the_document_is_escaped(reader: Reader) -> None:
+    """A summary cannot add elements."""
     assert "Paint <a> thing" in reader.text
 
 
-def test_the_page_needs_nothing_from_anywhere(reader: Reader) -> None:
-    """No script, no picture, no style sheet: links within the page, and one to the document beside it."""
+def test_the_page_is_self_contained(reader: Reader) -> None:
+    """It has no scripts, images or style sheets, and links only to itself and the document."""
     inside = [link[1:] for link in reader.links if link.startswith("#")]
     assert set(reader.links) - {f"#{name}" for name in inside} == {"openapi.json"}
     assert set(inside) <= set(reader.ids)
@@ -276,8 +281,8 @@ def test_the_page_needs_nothing_from_anywhere(reader: Reader) -> None:
     )
 
 
-def test_the_page_shows_a_command_that_can_be_pasted(reader: Reader) -> None:
-    """With the example as the body, quoted for the shell."""
+def test_the_page_contains_a_curl_command(reader: Reader) -> None:
+    """The example body is quoted for the shell."""
     assert (
         """curl -X POST "$TALLY/things/things/{thing_id}" -H 'content-type: application/json'"""
         in reader.text

@@ -1,4 +1,4 @@
-"""Server-sent events on real sockets: what a browser sees, and what becomes of clients that leave or stall."""
+"""Server-sent events on real sockets, with clients that disconnect or stall."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,8 +27,8 @@ async def streaming(hub: Hub, snapshot: Snapshot | None = None) -> AsyncIterator
         yield url
 
 
-class Listener:
-    """A client that speaks just enough HTTP to read a stream."""
+class SSEClient:
+    """A minimal HTTP client that reads a stream."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -38,7 +38,7 @@ class Listener:
     @classmethod
     async def connect(
         cls, url: str, last_event_id: str | None = None, method: str = "GET"
-    ) -> "Listener":
+    ) -> "SSEClient":
         parts = urlsplit(url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**24)
         last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
@@ -68,8 +68,8 @@ def clients(metrics: Metrics) -> float | None:
     return metrics.registry.get_sample_value("tally_stream_clients")
 
 
-class WatchedHub(Hub):
-    """Tells when a client has left."""
+class TrackingHub(Hub):
+    """Sets an event when a client has disconnected."""
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__(ManualClock(), metrics)
@@ -81,13 +81,13 @@ class WatchedHub(Hub):
 
 
 @pytest.fixture
-def hub(metrics: Metrics) -> WatchedHub:
-    return WatchedHub(metrics)
+def hub(metrics: Metrics) -> TrackingHub:
+    return TrackingHub(metrics)
 
 
-async def test_events_arrive_as_they_are_published(hub: Hub) -> None:
+async def test_published_events_arrive(hub: Hub) -> None:
     async with streaming(hub) as url:
-        listener = await Listener.connect(url)
+        listener = await SSEClient.connect(url)
         assert "HTTP/1.1 200 OK" in listener.head
         assert "content-type: text/event-stream" in listener.head
         assert "cache-control: no-store" in listener.head
@@ -98,31 +98,31 @@ async def test_events_arrive_as_they_are_published(hub: Hub) -> None:
         await listener.close()
 
 
-async def test_a_newcomer_gets_a_snapshot_and_who_comes_back_does_not(hub: Hub) -> None:
-    """The snapshot has an id too, so that who comes back right after it has missed nothing."""
+async def test_only_a_new_client_gets_a_snapshot(hub: Hub) -> None:
+    """The snapshot has an event ID, so that a client can reconnect right after it."""
 
     async def snapshot() -> tuple[str, object]:
         return "snapshot", [1, 2, 3]
 
     async with streaming(hub, snapshot) as url:
-        newcomer = await Listener.connect(url)
+        newcomer = await SSEClient.connect(url)
         [first] = parse(await newcomer.chunk())
         assert (first["event"], first["data"]) == ("snapshot", "[1,2,3]")
         await newcomer.close()
         hub.publish("board", "update", 4)
-        returned = await Listener.connect(url, first["id"])
+        returned = await SSEClient.connect(url, first["id"])
         [missed] = parse(await returned.chunk())
         assert (missed["event"], missed["data"]) == ("update", "4")
         await returned.close()
 
 
-async def test_what_is_published_while_the_snapshot_is_taken_comes_after_it(hub: Hub) -> None:
+async def test_events_during_the_snapshot_follow_it(hub: Hub) -> None:
     async def snapshot() -> tuple[str, object]:
         hub.publish("board", "update", 2)
         return "snapshot", 1
 
     async with streaming(hub, snapshot) as url:
-        listener = await Listener.connect(url)
+        listener = await SSEClient.connect(url)
         text = await listener.chunk()
         while "update" not in text:
             text += await listener.chunk()
@@ -130,11 +130,11 @@ async def test_what_is_published_while_the_snapshot_is_taken_comes_after_it(hub:
         await listener.close()
 
 
-async def test_a_client_that_leaves_is_noticed(
-    hub: WatchedHub, metrics: Metrics, log_lines: LogLines
+async def test_a_disconnect_is_detected(
+    hub: TrackingHub, metrics: Metrics, log_lines: LogLines
 ) -> None:
     async with streaming(hub) as url:
-        listener = await Listener.connect(url)
+        listener = await SSEClient.connect(url)
         assert clients(metrics) == 1
         await listener.close()
         await hub.left.wait()
@@ -142,12 +142,12 @@ async def test_a_client_that_leaves_is_noticed(
     assert [line for line in log_lines() if line["level"] in {"warning", "error"}] == []
 
 
-async def test_a_client_that_does_not_read_is_cut_off(
+async def test_a_client_that_does_not_read_is_disconnected(
     hub: Hub, metrics: Metrics, log_lines: LogLines
 ) -> None:
-    """Its connection is gone, and it holds no memory; one that reads is not disturbed."""
+    """Its connection is aborted; clients that read are not affected."""
     async with streaming(hub) as url:
-        stalled, reading = await Listener.connect(url), await Listener.connect(url)
+        stalled, reading = await SSEClient.connect(url), await SSEClient.connect(url)
         stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
         received: list[dict[str, str]] = []
         while clients(metrics) == 2:
@@ -165,9 +165,9 @@ async def test_a_client_that_does_not_read_is_cut_off(
     assert [line for line in log_lines() if line["level"] == "error"] == []
 
 
-async def test_a_stop_tells_clients_to_come_back_and_waits_for_nobody(hub: Hub) -> None:
+async def test_shutdown_sends_a_reconnection_delay_and_does_not_wait(hub: Hub) -> None:
     async with streaming(hub) as url:
-        listener = await Listener.connect(url)
+        listener = await SSEClient.connect(url)
     [farewell] = parse(await listener.everything())
     assert farewell["event"] == "reconnect"
     assert int(farewell["retry"]) > 0
@@ -175,32 +175,30 @@ async def test_a_stop_tells_clients_to_come_back_and_waits_for_nobody(hub: Hub) 
     await listener.close()
 
 
-async def test_who_comes_during_the_stop_is_refused(hub: Hub) -> None:
+async def test_new_clients_are_rejected_during_shutdown(hub: Hub) -> None:
     async with streaming(hub) as url:
         hub.close()
-        listener = await Listener.connect(url)
+        listener = await SSEClient.connect(url)
         assert "HTTP/1.1 503" in listener.head
         assert "retry-after: 1" in listener.head
         await listener.close()
 
 
-async def test_a_question_for_the_head_alone_is_answered_at_once(
-    hub: WatchedHub, metrics: Metrics
-) -> None:
+async def test_a_head_request_returns_immediately(hub: TrackingHub, metrics: Metrics) -> None:
     async with streaming(hub) as url:
-        listener = await Listener.connect(url, method="HEAD")
+        listener = await SSEClient.connect(url, method="HEAD")
         assert "HTTP/1.1 200 OK" in listener.head
         await hub.left.wait()
         assert clients(metrics) == 0
         await listener.close()
 
 
-async def test_a_snapshot_that_fails_is_an_error_like_any_other(hub: Hub, metrics: Metrics) -> None:
+async def test_a_failed_snapshot_is_an_ordinary_error(hub: Hub, metrics: Metrics) -> None:
     async def snapshot() -> tuple[str, object]:
         raise RuntimeError("no display state")
 
     async with streaming(hub, snapshot) as url:
-        listener = await Listener.connect(url)
+        listener = await SSEClient.connect(url)
         assert "HTTP/1.1 500" in listener.head
         assert clients(metrics) == 0
         await listener.close()
@@ -208,7 +206,7 @@ async def test_a_snapshot_that_fails_is_an_error_like_any_other(hub: Hub, metric
 
 async def test_many_clients_get_the_same_bytes(hub: Hub) -> None:
     async with streaming(hub) as url:
-        listeners = await asyncio.gather(*(Listener.connect(url) for _ in range(200)))
+        listeners = await asyncio.gather(*(SSEClient.connect(url) for _ in range(200)))
         hub.publish("board", "update", {"rank": 1})
         chunks = await asyncio.gather(*(listener.chunk() for listener in listeners))
         assert len(set(chunks)) == 1

@@ -1,4 +1,4 @@
-"""Every response has its id, every error its shape, and nothing inside is told outside."""
+"""Every response has a request ID, every error the backend's format, and no internals leak."""
 
 import asyncio
 import socket
@@ -41,7 +41,7 @@ def raising(error: Exception) -> Handler:
 
 
 async def body_of(client: Client, url: str, status: int, method: str = "POST") -> Any:
-    """The body of the answer, which must have that status, an id, and JSON in it."""
+    """Return the JSON body of a response with this status and a request ID."""
     response = await client.request(method, url).build().send()
     assert response.status == status
     assert response.headers["x-request-id"]
@@ -49,28 +49,28 @@ async def body_of(client: Client, url: str, status: int, method: str = "POST") -
     return await response.json()
 
 
-async def test_a_sane_request_id_comes_back(client: Client) -> None:
+async def test_a_valid_request_id_is_returned(client: Client) -> None:
     async with served(fine) as url:
         response = await client.post(url).header("X-Request-Id", "board-7.retry_2").build().send()
         assert response.get_header_all("x-request-id") == ["board-7.retry_2"]
 
 
 @pytest.mark.parametrize("given", ["", "a" * 129, "with space", "läd", '"quoted"', "a;b"])
-async def test_any_other_request_id_is_replaced(client: Client, given: str) -> None:
+async def test_an_invalid_request_id_is_replaced(client: Client, given: str) -> None:
     async with served(fine) as url:
         host, port = urlsplit(url).hostname, urlsplit(url).port
         reader, writer = await asyncio.open_connection(host, port)
         head = f"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nX-Request-Id: {given}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode("latin-1"))
-        answer = (await reader.read()).decode("latin-1")
+        response_text = (await reader.read()).decode("latin-1")
         writer.close()
         await writer.wait_closed()
-        assert "HTTP/1.1 200" in answer
-        assert f"x-request-id: {given}\r\n" not in answer
-        assert len(answer.split("x-request-id: ")[1].split("\r\n")[0]) == 36
+        assert "HTTP/1.1 200" in response_text
+        assert f"x-request-id: {given}\r\n" not in response_text
+        assert len(response_text.split("x-request-id: ")[1].split("\r\n")[0]) == 36
 
 
-async def test_request_and_correlation_id_are_on_every_line(
+async def test_every_log_line_has_request_and_correlation_id(
     client: Client, log_lines: LogLines
 ) -> None:
     async def handler(_: Request) -> Response:
@@ -92,7 +92,7 @@ async def test_request_and_correlation_id_are_on_every_line(
 
 
 @pytest.mark.parametrize(("kind", "status"), STATUS.items())
-async def test_a_domain_error_has_the_status_of_the_table(
+async def test_a_domain_error_maps_to_its_status(
     client: Client, kind: type[errors.TallyError], status: int
 ) -> None:
     error = errors.RateLimited("Why", retry_after=1) if kind is errors.RateLimited else kind("Why")
@@ -102,7 +102,7 @@ async def test_a_domain_error_has_the_status_of_the_table(
         }
 
 
-def test_every_domain_error_is_in_the_table() -> None:
+def test_every_domain_error_has_a_status() -> None:
     # What a client of ours raises, a simulated board for instance, never reaches this edge.
     own = {
         kind for kind in errors.TallyError.__subclasses__() if kind.__module__ == errors.__name__
@@ -110,7 +110,7 @@ def test_every_domain_error_is_in_the_table() -> None:
     assert own == set(STATUS)
 
 
-async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) -> None:
+async def test_a_subclass_has_the_status_of_its_parent(client: Client) -> None:
     class TokenConsumed(errors.Conflict):
         default_code = "token_consumed"
 
@@ -138,7 +138,7 @@ async def test_a_child_of_a_domain_error_has_its_parents_status(client: Client) 
         ),
     ],
 )
-async def test_each_wire_has_its_shape(
+async def test_each_format_has_its_body(
     client: Client, error_format: str, expected: Mapping[str, Any]
 ) -> None:
     async with served(
@@ -149,21 +149,21 @@ async def test_each_wire_has_its_shape(
 
 
 @pytest.mark.parametrize("error_format", ERROR_FORMATS)
-async def test_unknown_paths_and_methods_have_the_backends_shape(
+async def test_unknown_paths_and_methods_use_the_backends_format(
     client: Client, error_format: str
 ) -> None:
-    """A 405 says which methods there are."""
+    """A 405 lists the allowed methods."""
     async with served(fine, error_format=ERROR_FORMATS[error_format]) as url:
         missing = await body_of(client, f"{url}/nothing", 404)
-        refused = await body_of(client, url, 405, "DELETE")
-        assert set(missing) == set(refused)
+        rejected = await body_of(client, url, 405, "DELETE")
+        assert set(missing) == set(rejected)
         response = await client.delete(url).build().send()
         assert response.headers["allow"] == "POST"
     assert "not_found" in str(missing).lower()
-    assert "method_not_allowed" in str(refused).lower()
+    assert "method_not_allowed" in str(rejected).lower()
 
 
-async def test_what_no_backend_has_is_a_404_of_the_root(client: Client) -> None:
+async def test_a_path_of_no_backend_is_a_404(client: Client) -> None:
     async with served(fine, error_format=ERROR_FORMATS["flat"]) as url:
         root = url.split("/devices")[0]
         for path in ("/nothing", "/devices", "/"):
@@ -171,9 +171,9 @@ async def test_what_no_backend_has_is_a_404_of_the_root(client: Client) -> None:
             assert body == {"error": {"code": "not_found", "message": "No route matches this path"}}
 
 
-@pytest.mark.parametrize(("wait", "told"), [(0.2, "1"), (1.0, "1"), (2.1, "3"), (60, "60")])
-async def test_retry_after_is_whole_seconds_and_never_too_few(
-    client: Client, wait: float, told: str
+@pytest.mark.parametrize(("wait", "expected"), [(0.2, "1"), (1.0, "1"), (2.1, "3"), (60, "60")])
+async def test_retry_after_is_rounded_up_to_whole_seconds(
+    client: Client, wait: float, expected: str
 ) -> None:
     async with served(
         raising(errors.RateLimited("Slow down", retry_after=wait)),
@@ -181,21 +181,21 @@ async def test_retry_after_is_whole_seconds_and_never_too_few(
     ) as url:
         response = await client.post(url).build().send()
         assert response.status == 429
-        assert response.headers["retry-after"] == told
+        assert response.headers["retry-after"] == expected
         assert (await response.json())["error"]["code"] == "RATE_LIMIT_EXCEEDED"
 
 
-async def test_a_401_says_how_to_authenticate(client: Client) -> None:
+async def test_a_401_has_a_challenge(client: Client) -> None:
     async with served(raising(errors.Unauthenticated("Who?"))) as url:
         response = await client.post(url).build().send()
         assert response.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("error_format", ERROR_FORMATS)
-async def test_the_unforeseen_is_a_500_that_tells_nothing(
+async def test_an_unexpected_error_is_a_500_without_details(
     client: Client, log_lines: LogLines, error_format: str
 ) -> None:
-    """The same shape as any error, no word of the cause outside, all of it in the log."""
+    """The response has the usual format; only the log has the cause."""
     async with served(
         raising(RuntimeError("row 17 of users")), error_format=ERROR_FORMATS[error_format]
     ) as url:
@@ -207,20 +207,20 @@ async def test_the_unforeseen_is_a_500_that_tells_nothing(
     assert line["requestId"]
 
 
-async def test_a_domain_error_without_a_status_is_unforeseen(client: Client) -> None:
+async def test_a_domain_error_without_a_status_is_unexpected(client: Client) -> None:
     async with served(raising(errors.TallyError("Nobody said what this is"))) as url:
         assert (await body_of(client, url, 500))["error"]["code"] == "internal_error"
 
 
-async def test_an_answer_that_breaks_off_is_cut_not_completed(
+async def test_a_failed_streaming_response_aborts_the_connection(
     client: Client, log_lines: LogLines
 ) -> None:
-    """Nobody takes half an export for a whole one."""
+    """The client can detect a partial response."""
 
     async def handler(_: Request) -> Response:
         async def rows() -> Any:
             yield b"first row\n"
-            raise RuntimeError("the store went away")
+            raise RuntimeError("the store failed")
 
         return StreamingResponse(rows())
 
@@ -228,16 +228,16 @@ async def test_an_answer_that_breaks_off_is_cut_not_completed(
         host, port = urlsplit(url).hostname, urlsplit(url).port
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\n\r\n")
-        answer = await reader.read()
+        response_text = await reader.read()
         writer.close()
         await writer.wait_closed()
-    assert b"first row" in answer
-    assert not answer.endswith(b"0\r\n\r\n")
-    assert any("the store went away" in str(line) for line in log_lines())
+    assert b"first row" in response_text
+    assert not response_text.endswith(b"0\r\n\r\n")
+    assert any("the store failed" in str(line) for line in log_lines())
 
 
 async def test_requests_are_counted_by_template(client: Client, metrics: Metrics) -> None:
-    """Under the route, never the path; what matched nothing is one series."""
+    """By route template, never by path; unmatched paths share one series."""
     async with served(fine, metrics=metrics) as url:
         for address in (url, f"{url}2", f"{url}/nothing", f"{url}/else"):
             await client.post(address).build().send()
@@ -255,7 +255,7 @@ async def test_requests_are_counted_by_template(client: Client, metrics: Metrics
     assert metrics.requests_in_flight == 0
 
 
-async def test_a_client_that_leaves_is_counted_and_no_error(
+async def test_a_client_disconnect_is_counted_and_is_no_error(
     metrics: Metrics, log_lines: LogLines
 ) -> None:
     arrived, gone = asyncio.Event(), asyncio.Event()
@@ -285,7 +285,7 @@ async def test_a_client_that_leaves_is_counted_and_no_error(
     assert not [line for line in log_lines() if line["level"] == "error"]
 
 
-async def test_the_access_log_is_written_if_wanted(client: Client, log_lines: LogLines) -> None:
+async def test_the_access_log_is_optional(client: Client, log_lines: LogLines) -> None:
     async with serving(app_of(api_of(), access_log=True)) as url:
         await client.get(f"{url}/devices/nothing").build().send()
     [line] = [line for line in log_lines() if line["action"] == "http_request"]

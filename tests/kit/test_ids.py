@@ -1,4 +1,4 @@
-"""Random ids are UUIDs of version 4; sortable ids are in the order in which they were made."""
+"""Random IDs are version 4 UUIDs; sortable IDs sort by creation time."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +11,15 @@ from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.ids import ALPHABET, SortableIds, new_uuid
 
 
-def test_a_uuid_is_of_version_4_and_new_each_time() -> None:
-    made = {new_uuid() for _ in range(100)}
-    assert len(made) == 100
-    assert {uuid.UUID(text).version for text in made} == {4}
+def test_uuids_have_version_4_and_are_unique() -> None:
+    created = {new_uuid() for _ in range(100)}
+    assert len(created) == 100
+    assert {uuid.UUID(text).version for text in created} == {4}
 
 
 @given(st.lists(st.integers(min_value=-5000, max_value=5000), min_size=2, max_size=50))
 def test_each_sortable_id_is_greater_than_the_one_before(steps: list[int]) -> None:
-    """However the clock moves, forward, not at all or back, the order of the texts is that of their making."""
+    """This holds however the clock moves: forward, not at all or back."""
 
     class JumpingClock(SystemClock):
         milliseconds_now = 1_700_000_000_000
@@ -29,17 +29,17 @@ def test_each_sortable_id_is_greater_than_the_one_before(steps: list[int]) -> No
 
     clock = JumpingClock()
     ids = SortableIds(clock)
-    made = []
+    created = []
     for step in steps:
         clock.milliseconds_now += step
-        made.append(ids.next())
-    assert made == sorted(made)
-    assert len(set(made)) == len(made)
-    assert all(len(text) == 26 and set(text) <= set(ALPHABET) for text in made)
+        created.append(ids.next())
+    assert created == sorted(created)
+    assert len(set(created)) == len(created)
+    assert all(len(text) == 26 and set(text) <= set(ALPHABET) for text in created)
 
 
-def test_ids_of_two_makers_sort_by_time() -> None:
-    """An id of a later millisecond is greater, whoever made it."""
+def test_ids_of_two_generators_sort_by_time() -> None:
+    """An ID of a later millisecond is greater, whichever generator created it."""
     early = SortableIds(
         ManualClock(datetime(2026, 1, 1, tzinfo=UTC)), lambda bits: 2**bits - 1
     ).next()
@@ -49,7 +49,7 @@ def test_ids_of_two_makers_sort_by_time() -> None:
     assert early < late
 
 
-def test_a_millisecond_that_overflows_carries_on_into_the_next() -> None:
+def test_an_overflow_increments_the_millisecond() -> None:
     ids = SortableIds(ManualClock(), lambda bits: 2**bits - 1)
     first, second = ids.next(), ids.next()
     assert first < second
@@ -59,5 +59,5 @@ def test_a_millisecond_that_overflows_carries_on_into_the_next() -> None:
 def test_threads_never_get_the_same_id() -> None:
     ids = SortableIds(ManualClock())
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: ids.next(), range(2000)))
-    assert len(set(made)) == 2000
+        created = list(pool.map(lambda _: ids.next(), range(2000)))
+    assert len(set(created)) == 2000

@@ -1,4 +1,4 @@
-"""A job comes round as often as it says, one run at a time, and nothing that a run does stops its timer."""
+"""Jobs run at their intervals, one run at a time, and no failure stops a timer."""
 
 import asyncio
 import random
@@ -11,16 +11,16 @@ from tally.kit.clock import ManualClock
 from tally.kit.jobs import Job, JobOutcome, JobRunner
 from tally.kit.metrics import Metrics
 from tests.kit.conftest import LogLines
-from tests.kit.test_locks import TableOfLocks
+from tests.kit.test_locks import LockTable
 
 
-def job_of(run: Callable[[], Awaitable[float | None]], **options: float | None) -> Job:
-    given: dict[str, float | None] = {"interval": 60, "jitter": 0, **options}
-    return Job(name="sync", description="Fetches things", run=run, **given)  # type: ignore[arg-type]
+def make_job(run: Callable[[], Awaitable[float | None]], **options: float | None) -> Job:
+    arguments: dict[str, float | None] = {"interval": 60, "jitter": 0, **options}
+    return Job(name="sync", description="Fetches things", run=run, **arguments)  # type: ignore[arg-type]
 
 
 class Recorder:
-    """A job that notes when it ran, takes `seconds`, and does what it is told."""
+    """A job that records its runs, takes `seconds`, and fails on request."""
 
     def __init__(self, clock: ManualClock, seconds: float = 0) -> None:
         self.clock = clock
@@ -52,20 +52,22 @@ def recorder(clock: ManualClock) -> Recorder:
     return Recorder(clock)
 
 
-async def test_a_job_runs_at_once_and_then_every_interval(
+async def test_a_job_runs_immediately_and_then_every_interval(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
-    async with JobRunner([job_of(recorder.run, interval=60)], clock, metrics):
+    async with JobRunner([make_job(recorder.run, interval=60)], clock, metrics):
         await clock.advance(180)
     assert recorder.started == [0, 60, 120, 180]
     await clock.advance(600)
     assert len(recorder.started) == 4
 
 
-async def test_the_interval_is_from_start_to_start(clock: ManualClock, metrics: Metrics) -> None:
-    """A run that overruns is followed at once, not skipped, and never overlapped."""
+async def test_the_interval_is_measured_from_start_to_start(
+    clock: ManualClock, metrics: Metrics
+) -> None:
+    """After an overrun, the next run follows immediately; runs never overlap."""
     recorder = Recorder(clock, seconds=4)
-    async with JobRunner([job_of(recorder.run, interval=10)], clock, metrics):
+    async with JobRunner([make_job(recorder.run, interval=10)], clock, metrics):
         await clock.advance(15)
         recorder.seconds = 15
         await clock.advance(25)
@@ -75,10 +77,10 @@ async def test_the_interval_is_from_start_to_start(clock: ManualClock, metrics: 
     assert recorder.most_at_once == 1
 
 
-async def test_jitter_moves_each_run_a_little(
+async def test_jitter_varies_the_interval(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
-    job = job_of(recorder.run, interval=100, jitter=0.1)
+    job = make_job(recorder.run, interval=100, jitter=0.1)
     async with JobRunner([job], clock, metrics, rng=random.Random(3)):
         await clock.advance(10_000)
     gaps = [
@@ -90,21 +92,21 @@ async def test_jitter_moves_each_run_a_little(
     assert max(gaps) - min(gaps) > 10
 
 
-async def test_a_job_may_say_when_it_wants_to_run_next(
+async def test_a_job_may_set_its_next_interval(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
-    async with JobRunner([job_of(recorder.run, interval=60)], clock, metrics):
+    async with JobRunner([make_job(recorder.run, interval=60)], clock, metrics):
         await clock.advance(0)
         recorder.next = 2.5
         await clock.advance(65)
     assert recorder.started == [0, 60, 62.5, 65]
 
 
-async def test_a_run_that_fails_is_told_and_the_timer_goes_on(
+async def test_a_failed_run_is_logged_and_the_timer_continues(
     clock: ManualClock, metrics: Metrics, recorder: Recorder, log_lines: LogLines
 ) -> None:
     recorder.error = ValueError("bad fixture")
-    async with JobRunner([job_of(recorder.run)], clock, metrics) as runner:
+    async with JobRunner([make_job(recorder.run)], clock, metrics) as runner:
         await clock.advance(0)
         failed = runner.last_runs["sync"]
         recorder.error = None
@@ -118,12 +120,12 @@ async def test_a_run_that_fails_is_told_and_the_timer_goes_on(
     assert "bad fixture" in line["data"]["exception"]
 
 
-async def test_each_run_has_an_id_of_its_own_in_the_log(
+async def test_each_run_has_its_own_request_id(
     clock: ManualClock, metrics: Metrics, log_lines: LogLines
 ) -> None:
     recorder = Recorder(clock)
     recorder.error = ValueError("again")
-    async with JobRunner([job_of(recorder.run)], clock, metrics):
+    async with JobRunner([make_job(recorder.run)], clock, metrics):
         await clock.advance(60)
     first, second = (line["requestId"] for line in log_lines() if line["message"] == "Job failed")
     assert first != second
@@ -131,7 +133,9 @@ async def test_each_run_has_an_id_of_its_own_in_the_log(
 
 async def test_a_run_past_its_deadline_is_cancelled(clock: ManualClock, metrics: Metrics) -> None:
     recorder = Recorder(clock, seconds=100)
-    async with JobRunner([job_of(recorder.run, interval=60, deadline=5)], clock, metrics) as runner:
+    async with JobRunner(
+        [make_job(recorder.run, interval=60, deadline=5)], clock, metrics
+    ) as runner:
         await clock.advance(6)
         assert runner.last_runs["sync"].outcome is JobOutcome.TIMED_OUT
         assert runner.last_runs["sync"].seconds == 5
@@ -142,17 +146,17 @@ async def test_a_run_past_its_deadline_is_cancelled(clock: ManualClock, metrics:
     assert recorder.finished == 0
 
 
-async def test_a_timeout_of_the_jobs_own_is_a_failure(
+async def test_a_timeout_inside_the_job_is_a_failure(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
     recorder.error = TimeoutError("the service did not answer")
-    runner = JobRunner([job_of(recorder.run, deadline=5)], clock, metrics)
+    runner = JobRunner([make_job(recorder.run, deadline=5)], clock, metrics)
     assert (await runner.run("sync")).outcome is JobOutcome.FAILED
 
 
-async def test_of_two_instances_one_runs(clock: ManualClock, metrics: Metrics) -> None:
-    table, recorder = TableOfLocks(clock), Recorder(clock, seconds=20)
-    job = job_of(recorder.run, interval=60, lock_seconds=10)
+async def test_one_of_two_instances_runs_a_locked_job(clock: ManualClock, metrics: Metrics) -> None:
+    table, recorder = LockTable(clock), Recorder(clock, seconds=20)
+    job = make_job(recorder.run, interval=60, lock_seconds=10)
     first = JobRunner([job], clock, metrics, table.owner("a"))
     second = JobRunner([job], clock, Metrics(), table.owner("b"))
     async with first, second:
@@ -163,32 +167,30 @@ async def test_of_two_instances_one_runs(clock: ManualClock, metrics: Metrics) -
     assert recorder.finished == 1
 
 
-async def test_a_run_that_loses_its_lock_stops(clock: ManualClock, metrics: Metrics) -> None:
-    table, recorder = TableOfLocks(clock), Recorder(clock, seconds=50)
-    job = job_of(recorder.run, interval=60, lock_seconds=10)
+async def test_a_run_that_loses_its_lock_is_cancelled(clock: ManualClock, metrics: Metrics) -> None:
+    table, recorder = LockTable(clock), Recorder(clock, seconds=50)
+    job = make_job(recorder.run, interval=60, lock_seconds=10)
     async with JobRunner([job], clock, metrics, table.owner("a")) as runner:
         await clock.advance(1)
-        table.held["sync"] = ("b", 1000)
+        table.locks["sync"] = ("b", 1000)
         await clock.advance(10)
         assert runner.last_runs["sync"].outcome is JobOutcome.LOCK_LOST
     assert recorder.finished == 0
 
 
-async def test_a_job_can_be_run_by_hand(
+async def test_a_job_can_be_run_manually(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
-    runner = JobRunner([job_of(recorder.run)], clock, metrics)
+    runner = JobRunner([make_job(recorder.run)], clock, metrics)
     run = await runner.run("sync")
     assert run.outcome is JobOutcome.SUCCEEDED
     assert run.started_at == clock.now()
     assert recorder.started == [0]
 
 
-async def test_a_run_by_hand_waits_for_the_one_under_way(
-    clock: ManualClock, metrics: Metrics
-) -> None:
+async def test_a_manual_run_waits_for_the_current_run(clock: ManualClock, metrics: Metrics) -> None:
     recorder = Recorder(clock, seconds=10)
-    async with JobRunner([job_of(recorder.run)], clock, metrics) as runner:
+    async with JobRunner([make_job(recorder.run)], clock, metrics) as runner:
         await clock.advance(1)
         assert runner.is_running("sync")
         by_hand = asyncio.create_task(runner.run("sync"))
@@ -198,19 +200,19 @@ async def test_a_run_by_hand_waits_for_the_one_under_way(
     assert recorder.started == [0, 10]
 
 
-async def test_a_job_that_is_none_is_named_with_those_that_are(
+async def test_an_unknown_job_is_reported_with_the_available_jobs(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
-    runner = JobRunner([job_of(recorder.run)], clock, metrics)
+    runner = JobRunner([make_job(recorder.run)], clock, metrics)
     with pytest.raises(NotFound, match="No job nothing; available jobs: sync"):
         await runner.run("nothing")
 
 
-async def test_a_stop_lets_a_run_finish_and_starts_none(
+async def test_shutdown_lets_a_run_finish_and_starts_none(
     clock: ManualClock, metrics: Metrics
 ) -> None:
     recorder = Recorder(clock, seconds=5)
-    runner = JobRunner([job_of(recorder.run, interval=2)], clock, metrics, grace=10)
+    runner = JobRunner([make_job(recorder.run, interval=2)], clock, metrics, grace=10)
     await runner.__aenter__()
     await clock.advance(1)
     stopping = asyncio.create_task(runner.__aexit__())
@@ -220,11 +222,11 @@ async def test_a_stop_lets_a_run_finish_and_starts_none(
     assert clock.sleeping == 0
 
 
-async def test_a_run_that_outlasts_the_grace_is_cancelled_and_lets_go_of_its_lock(
+async def test_a_run_beyond_the_grace_period_is_cancelled_and_releases_its_lock(
     clock: ManualClock, metrics: Metrics
 ) -> None:
-    table, recorder = TableOfLocks(clock), Recorder(clock, seconds=500)
-    job = job_of(recorder.run, lock_seconds=10)
+    table, recorder = LockTable(clock), Recorder(clock, seconds=500)
+    job = make_job(recorder.run, lock_seconds=10)
     runner = JobRunner([job], clock, metrics, table.owner("a"), grace=10)
     await runner.__aenter__()
     await clock.advance(1)
@@ -232,14 +234,14 @@ async def test_a_run_that_outlasts_the_grace_is_cancelled_and_lets_go_of_its_loc
     await clock.advance(10)
     await stopping
     assert recorder.finished == 0
-    assert table.held == {}
+    assert table.locks == {}
     assert runner.last_runs["sync"].outcome is JobOutcome.CANCELLED
     assert clock.sleeping == 0
 
 
-async def test_runs_are_figures(clock: ManualClock, metrics: Metrics) -> None:
+async def test_runs_are_metrics(clock: ManualClock, metrics: Metrics) -> None:
     recorder = Recorder(clock, seconds=2)
-    async with JobRunner([job_of(recorder.run)], clock, metrics):
+    async with JobRunner([make_job(recorder.run)], clock, metrics):
         await clock.advance(10)
         recorder.error = ValueError("bad")
         await clock.advance(60)
@@ -253,11 +255,11 @@ async def test_runs_are_figures(clock: ManualClock, metrics: Metrics) -> None:
     assert value("tally_job_last_run_timestamp_seconds") == clock.time_ns() / 1e9 - 8
 
 
-def test_mistakes_in_the_list_are_found_at_the_start(
+def test_an_invalid_job_list_is_rejected(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
-    job = job_of(recorder.run)
+    job = make_job(recorder.run)
     with pytest.raises(ValueError, match="two jobs have the same name"):
         JobRunner([job, job], clock, metrics)
     with pytest.raises(ValueError, match="no lock provider"):
-        JobRunner([job_of(recorder.run, lock_seconds=10)], clock, metrics)
+        JobRunner([make_job(recorder.run, lock_seconds=10)], clock, metrics)

@@ -1,4 +1,4 @@
-"""Stored values as JSON has them."""
+"""Stored values are converted to JSON types."""
 
 from decimal import Decimal
 from typing import Any
@@ -9,7 +9,7 @@ from tally.kit.jsonable import to_jsonable
 
 
 @pytest.mark.parametrize(
-    ("stored", "shown"),
+    ("stored", "expected"),
     [
         (Decimal("3.0"), 3),
         (Decimal("-0.5"), -0.5),
@@ -23,18 +23,20 @@ from tally.kit.jsonable import to_jsonable
         (frozenset({"b", "a"}), ["a", "b"]),
     ],
 )
-def test_a_stored_value_is_shown_with_what_json_has(stored: Any, shown: Any) -> None:
-    assert to_jsonable(stored) == shown
+def test_a_stored_value_is_converted_to_json_types(stored: Any, expected: Any) -> None:
+    assert to_jsonable(stored) == expected
 
 
 @pytest.mark.parametrize(
     ("number", "kind"), [(Decimal("3.0"), int), (Decimal("1E+2"), int), (Decimal("0.1"), float)]
 )
-def test_a_whole_number_is_an_integer_and_any_other_is_a_float(number: Decimal, kind: type) -> None:
+def test_an_integral_number_becomes_an_int_and_any_other_a_float(
+    number: Decimal, kind: type
+) -> None:
     assert type(to_jsonable(number)) is kind
 
 
-def test_bytes_are_left_alone_unless_something_stands_for_them() -> None:
+def test_bytes_are_unchanged_without_a_converter() -> None:
     stored = {"photo": bytearray(b"abc"), "all": {b"abcd"}}
     assert to_jsonable(stored) == {"photo": b"abc", "all": [b"abcd"]}
     assert to_jsonable(stored, binary=len) == {"photo": 3, "all": [4]}

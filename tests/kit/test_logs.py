@@ -1,4 +1,4 @@
-"""Every line is one JSON object with the same fields, and tells what request caused it."""
+"""Every line is one JSON object with the same fields, including the request that caused it."""
 
 import asyncio
 import io
@@ -24,7 +24,7 @@ def clock() -> ManualClock:
     return ManualClock(datetime(2025, 12, 28, 12, tzinfo=UTC))
 
 
-def test_a_line_has_exactly_the_agreed_fields(log_lines: LogLines) -> None:
+def test_a_line_has_exactly_the_specified_fields(log_lines: LogLines) -> None:
     with logs.bound(service="scoreboard-api", request_id="r-1", user_id="usr_1"):
         logs.logger().info(
             "Score updated successfully",
@@ -47,7 +47,7 @@ def test_a_line_has_exactly_the_agreed_fields(log_lines: LogLines) -> None:
     }
 
 
-def test_what_is_not_known_is_null(log_lines: LogLines) -> None:
+def test_unknown_fields_are_null(log_lines: LogLines) -> None:
     logs.logger().warning("Alone")
     [line] = log_lines()
     assert line["service"] == "tally"
@@ -59,14 +59,14 @@ def test_what_is_not_known_is_null(log_lines: LogLines) -> None:
     ]
 
 
-def test_a_correlation_id_stands_where_there_is_one(log_lines: LogLines) -> None:
+def test_a_correlation_id_is_present_if_known(log_lines: LogLines) -> None:
     with logs.bound(request_id="r-1", correlation_id="c-9"):
         logs.logger().info("Minted")
     assert log_lines()[0]["correlationId"] == "c-9"
 
 
-async def test_each_task_has_a_context_of_its_own(log_lines: LogLines) -> None:
-    """Requests that run at once do not write on each other's lines."""
+async def test_each_task_has_its_own_context(log_lines: LogLines) -> None:
+    """Concurrent requests do not share context."""
 
     async def request(number: int) -> None:
         logs.set_context(logs.Context(request_id=f"r-{number}"))
@@ -82,7 +82,7 @@ async def test_each_task_has_a_context_of_its_own(log_lines: LogLines) -> None:
     ]
 
 
-def test_an_exception_is_told_with_its_traceback_and_no_secret(log_lines: LogLines) -> None:
+def test_an_exception_is_logged_with_a_masked_traceback(log_lines: LogLines) -> None:
     try:
         raise ValueError("no such password=hunter2")
     except ValueError:
@@ -93,13 +93,13 @@ def test_an_exception_is_told_with_its_traceback_and_no_secret(log_lines: LogLin
     assert "ValueError: no such password=***" in line["data"]["exception"]
 
 
-def test_an_exception_can_be_given(log_lines: LogLines) -> None:
-    logs.logger().error("It broke", exc_info=ValueError("given"))
-    assert log_lines()[0]["data"]["exception"] == "ValueError: given"
+def test_an_exception_can_be_passed(log_lines: LogLines) -> None:
+    logs.logger().error("It broke", exc_info=ValueError("passed"))
+    assert log_lines()[0]["data"]["exception"] == "ValueError: passed"
 
 
-def test_the_standard_librarys_loggers_write_here_too(log_lines: LogLines) -> None:
-    """Those of uvicorn among them; a level between two of ours counts as the lower one."""
+def test_standard_library_loggers_are_forwarded(log_lines: LogLines) -> None:
+    """Including uvicorn's; a level between two standard levels is rounded down."""
     logging.getLogger("uvicorn.error").warning("Invalid %s", "request")
     logging.getLogger("some.library").log(25, "Noticed")
     first, second = log_lines()
@@ -111,7 +111,7 @@ def test_the_standard_librarys_loggers_write_here_too(log_lines: LogLines) -> No
     assert (second["level"], second["message"]) == ("info", "Noticed")
 
 
-def test_what_is_below_the_level_is_not_written(clock: ManualClock, log_lines: LogLines) -> None:
+def test_lines_below_the_level_are_not_written(clock: ManualClock, log_lines: LogLines) -> None:
     stream = io.StringIO()
     logs.configure(Settings(log_format="json", log_level="warning"), clock, stream)
     logs.logger().info("Quiet")
@@ -120,8 +120,8 @@ def test_what_is_below_the_level_is_not_written(clock: ManualClock, log_lines: L
     assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["Loud"]
 
 
-def test_a_person_gets_readable_text(clock: ManualClock, log_lines: LogLines) -> None:
-    """Time, level, message and the rest; secrets masked here too."""
+def test_the_text_format_is_readable(clock: ManualClock, log_lines: LogLines) -> None:
+    """It has time, level, message and fields, with secrets masked."""
     stream = io.StringIO()
     logs.configure(Settings(log_format="text"), clock, stream)
     with logs.bound(request_id="r-1"):
@@ -135,7 +135,7 @@ def test_a_person_gets_readable_text(clock: ManualClock, log_lines: LogLines) ->
     assert "hidden-value" not in line
 
 
-def test_auto_is_json_where_there_is_no_terminal(clock: ManualClock, log_lines: LogLines) -> None:
+def test_auto_is_json_without_a_terminal(clock: ManualClock, log_lines: LogLines) -> None:
     stream = io.StringIO()
     logs.configure(Settings(), clock, stream)
     logs.logger().info("Hello")
@@ -154,8 +154,8 @@ awkward = (
 
 
 @given(st.text(), st.dictionaries(st.from_regex(r"[a-z_]{1,10}", fullmatch=True), awkward))
-def test_whatever_is_logged_is_one_line_of_json(message: str, data: dict[str, Any]) -> None:
-    """Line ends, surrogates, NaN, bytes: none of them breaks a line or the program."""
+def test_any_content_is_one_line_of_json(message: str, data: dict[str, Any]) -> None:
+    """Newlines, surrogates, NaN and bytes break neither the line nor the program."""
     stream = io.StringIO()
     entry = logs._Entry(ManualClock(), "tally")(None, "info", {"event": message, **data})
     stream.write(logs._render_json(None, "info", entry))
@@ -163,8 +163,8 @@ def test_whatever_is_logged_is_one_line_of_json(message: str, data: dict[str, An
     assert set(json.loads(line)) == set(FIELDS)
 
 
-def test_what_libraries_say_to_their_authors_is_left_out(log_lines: LogLines) -> None:
-    """At the level debug they write down whole requests; from info on they are heard."""
+def test_debug_output_of_libraries_is_omitted(log_lines: LogLines) -> None:
+    """It contains whole requests; info and higher levels are logged."""
     library = logging.getLogger("some.library")
     library.debug("Sending http request: Authorization=very-secret")
     library.info("Found credentials in environment variables")

@@ -1,4 +1,4 @@
-"""No secret gets through, at any depth, in any form; and whatever comes through can be written as JSON."""
+"""Secrets are masked at any depth and in any form, and the result is valid JSON."""
 
 import json
 from dataclasses import dataclass
@@ -45,45 +45,45 @@ secret_names = st.sampled_from(
 harmless = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 
 
-def buried(secret: dict[str, str], depth: int) -> st.SearchStrategy[Any]:
-    """Dicts, lists and tuples around `secret`, with other things beside it."""
+def nested(secret: dict[str, str], depth: int) -> st.SearchStrategy[Any]:
+    """Generate dicts, lists and tuples around `secret`, with other values."""
     strategy: st.SearchStrategy[Any] = st.just(secret)
     for _ in range(depth):
         strategy = st.one_of(
-            strategy.map(lambda held: [held]),
-            strategy.map(lambda held: (1, held)),
-            st.tuples(strategy, harmless).map(lambda pair: {"held": pair[0], "beside": pair[1]}),
+            strategy.map(lambda value: [value]),
+            strategy.map(lambda value: (1, value)),
+            st.tuples(strategy, harmless).map(lambda pair: {"value": pair[0], "other": pair[1]}),
         )
     return strategy
 
 
 @given(st.data(), secret_names, st.integers(0, 8))
-def test_what_stands_under_a_secret_name_is_masked_at_any_depth(
+def test_values_with_sensitive_names_are_masked_at_any_depth(
     data: st.DataObject, name: str, depth: int
 ) -> None:
-    value = data.draw(buried({name: CANARY, "fine": "kept"}, depth))
-    told = json.dumps(mask(value))
-    assert CANARY not in told
-    assert MASK in told
+    value = data.draw(nested({name: CANARY, "fine": "kept"}, depth))
+    masked = json.dumps(mask(value))
+    assert CANARY not in masked
+    assert MASK in masked
 
 
 def is_plain(value: object) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(name, str) and is_plain(held) for name, held in value.items())
+        return all(isinstance(name, str) and is_plain(value) for name, value in value.items())
     if isinstance(value, list):
-        return all(is_plain(held) for held in value)
+        return all(is_plain(value) for value in value)
     return value is None or isinstance(value, (str, bool, int, float))
 
 
 @given(
     st.recursive(
-        harmless, lambda held: st.lists(held) | st.dictionaries(st.text() | st.integers(), held)
+        harmless, lambda value: st.lists(value) | st.dictionaries(st.text() | st.integers(), value)
     )
 )
-def test_anything_becomes_json(value: object) -> None:
-    told = mask(value)
-    assert is_plain(told)
-    assert msgspec.json.encode(told).isascii() or msgspec.json.encode(told).decode()
+def test_any_value_becomes_json(value: object) -> None:
+    masked = mask(value)
+    assert is_plain(masked)
+    assert msgspec.json.encode(masked).isascii() or msgspec.json.encode(masked).decode()
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_anything_becomes_json(value: object) -> None:
         f"password = {CANARY}, next",
     ],
 )
-def test_text_that_holds_a_credential_loses_it(text: str) -> None:
-    told = mask_text(text)
-    assert CANARY not in told
-    assert MASK in told
+def test_credentials_in_text_are_masked(text: str) -> None:
+    masked = mask_text(text)
+    assert CANARY not in masked
+    assert MASK in masked
 
 
-def test_a_key_of_64_hexadecimal_digits_is_masked_anywhere() -> None:
+def test_64_hexadecimal_digits_are_masked() -> None:
     key = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"
     assert mask_text(f"key {key} is unknown") == f"key {MASK} is unknown"
 
@@ -126,11 +126,11 @@ def test_a_key_of_64_hexadecimal_digits_is_masked_anywhere() -> None:
         "basics of the tokenizer",
     ],
 )
-def test_ordinary_text_stays_as_it_is(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert mask_text(text) == text
 
 
-def test_objects_are_taken_apart_and_masked_too() -> None:
+def test_objects_are_converted_and_masked() -> None:
     """Structs, data classes, exceptions, dates, numbers and bytes."""
 
     class Session(msgspec.Struct):
@@ -143,13 +143,13 @@ def test_objects_are_taken_apart_and_masked_too() -> None:
         password: str
         session: Session
 
-    told = mask(
+    masked = mask(
         {
             "login": Login("ann", CANARY, Session("u1", CANARY)),
             "error": ValueError(f"token={CANARY}"),
         }
     )
-    assert told == {
+    assert masked == {
         "login": {
             "username": "ann",
             "password": MASK,
@@ -168,7 +168,7 @@ def test_objects_are_taken_apart_and_masked_too() -> None:
     ]
 
 
-def test_an_object_whose_repr_fails_is_named_all_the_same() -> None:
+def test_an_object_with_a_failing_repr_is_named() -> None:
     class Broken:
         def __repr__(self) -> str:
             raise RuntimeError("no")
@@ -176,19 +176,19 @@ def test_an_object_whose_repr_fails_is_named_all_the_same() -> None:
     assert mask(Broken()) == "<Broken without a repr: RuntimeError>"
 
 
-def test_what_contains_itself_ends() -> None:
+def test_recursive_structures_are_cut_off() -> None:
     endless: list[Any] = []
     endless.append(endless)
     assert "…" in json.dumps(mask(endless), ensure_ascii=False)
 
 
-def test_a_lone_surrogate_is_written_out() -> None:
+def test_a_lone_surrogate_is_escaped() -> None:
     assert mask_text("\ud800") == "\\ud800"
 
 
 @pytest.mark.parametrize(
     "piece", ["token", "eyJ-", 'token="', "bearer ", "passwd-", "token: ", "?code=", "a" * 64]
 )
-def test_the_time_to_mask_grows_with_the_length_and_not_faster(piece: str) -> None:
-    """Clients write part of what is logged, so no text may be expensive: a million letters are masked at once."""
+def test_masking_takes_linear_time(piece: str) -> None:
+    """Clients control part of the logged text: a million characters are masked quickly."""
     assert mask_text(piece * (1_000_000 // len(piece)))

@@ -1,4 +1,4 @@
-"""Figures belong to an app, and clients cannot make up series."""
+"""Metrics belong to one app, and clients cannot create time series."""
 
 from tally.kit.metrics import Metrics
 
@@ -7,14 +7,14 @@ def count(metrics: Metrics, **labels: str) -> float | None:
     return metrics.registry.get_sample_value("tally_http_request_duration_seconds_count", labels)
 
 
-def test_two_apps_count_apart() -> None:
+def test_apps_have_separate_counters() -> None:
     one, other = Metrics(), Metrics()
     one.observe_request("GET", "/health", 200, 0.001)
     assert count(one, method="GET", route="/health", status="200") == 1
     assert count(other, method="GET", route="/health", status="200") is None
 
 
-def test_requests_are_counted_by_route_with_their_time() -> None:
+def test_requests_are_recorded_by_route_with_their_duration() -> None:
     metrics = Metrics()
     for seconds in (0.002, 0.02):
         metrics.observe_request("POST", "/devices/data", 200, seconds)
@@ -32,7 +32,7 @@ def test_requests_are_counted_by_route_with_their_time() -> None:
     )
 
 
-def test_a_made_up_method_is_other() -> None:
+def test_an_unknown_method_is_recorded_as_other() -> None:
     metrics = Metrics()
     for number in range(100):
         metrics.observe_request(f"FOO{number}", "unmatched", 404, 0.001)
@@ -40,7 +40,7 @@ def test_a_made_up_method_is_other() -> None:
     assert len(metrics._request_series) == 0
 
 
-def test_the_page_has_the_process_and_the_kits_figures() -> None:
+def test_the_page_contains_process_and_kit_metrics() -> None:
     metrics = Metrics()
     metrics.requests_in_flight += 1
     page = metrics.render().decode()

@@ -1,4 +1,4 @@
-"""Nobody comes more often than allowed, nobody is refused who does not, and who is refused knows when to come back."""
+"""The limiter enforces rate and burst per key, and reports when to retry."""
 
 import pytest
 from hypothesis import given
@@ -9,8 +9,8 @@ from tally.kit.clock import ManualClock
 from tally.kit.rate_limiter import RateLimiter
 
 
-def taken(limiter: RateLimiter, key: str, attempts: int) -> int:
-    """How many of so many attempts at one moment are let through."""
+def count_allowed(limiter: RateLimiter, key: str, attempts: int) -> int:
+    """Return how many of `attempts` simultaneous attempts are allowed."""
     count = 0
     for _ in range(attempts):
         try:
@@ -21,43 +21,43 @@ def taken(limiter: RateLimiter, key: str, attempts: int) -> int:
     return count
 
 
-async def test_so_many_at_once_and_so_many_a_second(clock: ManualClock) -> None:
+async def test_bursts_and_the_refill_rate_are_limited(clock: ManualClock) -> None:
     limiter = RateLimiter(clock, per_second=10, burst=20)
-    assert taken(limiter, "a", 50) == 20
+    assert count_allowed(limiter, "a", 50) == 20
     await clock.advance(0.5)
-    assert taken(limiter, "a", 50) == 5
+    assert count_allowed(limiter, "a", 50) == 5
     await clock.advance(100)
-    assert taken(limiter, "a", 50) == 20
+    assert count_allowed(limiter, "a", 50) == 20
 
 
-async def test_each_key_has_a_rate_of_its_own(clock: ManualClock) -> None:
+async def test_each_key_has_its_own_bucket(clock: ManualClock) -> None:
     limiter = RateLimiter(clock, per_second=1, burst=2)
-    assert taken(limiter, "a", 5) == 2
-    assert taken(limiter, "b", 5) == 2
+    assert count_allowed(limiter, "a", 5) == 2
+    assert count_allowed(limiter, "b", 5) == 2
 
 
-async def test_who_comes_back_when_told_to_is_let_through(clock: ManualClock) -> None:
-    """And a moment before, is not."""
+async def test_a_retry_after_the_reported_delay_is_allowed(clock: ManualClock) -> None:
+    """An earlier retry is not."""
     limiter = RateLimiter(clock, per_second=4, burst=1)
     limiter.take("a")
-    with pytest.raises(RateLimited) as refusal:
+    with pytest.raises(RateLimited) as caught:
         limiter.take("a")
-    assert refusal.value.retry_after == pytest.approx(0.25)
-    await clock.advance(refusal.value.retry_after - 0.01)
-    assert taken(limiter, "a", 1) == 0
+    assert caught.value.retry_after == pytest.approx(0.25)
+    await clock.advance(caught.value.retry_after - 0.01)
+    assert count_allowed(limiter, "a", 1) == 0
     await clock.advance(0.01)
-    assert taken(limiter, "a", 1) == 1
+    assert count_allowed(limiter, "a", 1) == 1
 
 
-async def test_to_be_refused_costs_nothing(clock: ManualClock) -> None:
+async def test_rejected_attempts_take_no_tokens(clock: ManualClock) -> None:
     limiter = RateLimiter(clock, per_second=1, burst=1)
-    assert taken(limiter, "a", 1_000) == 1
+    assert count_allowed(limiter, "a", 1_000) == 1
     await clock.advance(1)
-    assert taken(limiter, "a", 1) == 1
+    assert count_allowed(limiter, "a", 1) == 1
 
 
-async def test_no_more_keys_are_remembered_than_the_bound(clock: ManualClock) -> None:
-    """Those whose bucket is full again go first: to forget them changes nothing for them."""
+async def test_the_number_of_keys_is_bounded(clock: ManualClock) -> None:
+    """Keys with a full bucket are evicted first, which does not affect them."""
     limiter = RateLimiter(clock, per_second=1, burst=2, max_keys=3)
     for key in ("a", "b"):
         limiter.take(key)
@@ -70,13 +70,13 @@ async def test_no_more_keys_are_remembered_than_the_bound(clock: ManualClock) ->
     assert {"a", "b"}.isdisjoint(limiter._full_at)
 
 
-async def test_a_key_that_is_not_the_oldest_keeps_its_debt_when_keys_are_forgotten(
+async def test_eviction_does_not_reset_recent_keys(
     clock: ManualClock,
 ) -> None:
     limiter = RateLimiter(clock, per_second=1, burst=1, max_keys=2)
     for key in ("a", "b", "c"):
         limiter.take(key)
-    assert taken(limiter, "b", 1) == taken(limiter, "c", 1) == 0
+    assert count_allowed(limiter, "b", 1) == count_allowed(limiter, "c", 1) == 0
 
 
 @given(
@@ -84,15 +84,15 @@ async def test_a_key_that_is_not_the_oldest_keeps_its_debt_when_keys_are_forgott
     st.integers(1, 20),
     st.integers(1, 10),
 )
-async def test_in_no_stretch_of_time_are_there_more_than_burst_and_rate_allow(
+async def test_no_interval_exceeds_burst_and_rate(
     pauses: list[float], rate: int, burst: int
 ) -> None:
     clock = ManualClock()
     limiter = RateLimiter(clock, per_second=rate, burst=burst)
-    let_through: list[float] = []
+    allowed: list[float] = []
     for pause in pauses:
         await clock.advance(pause)
-        let_through += [clock.monotonic()] * taken(limiter, "a", burst + 1)
-    for first, start in enumerate(let_through):
-        for last in range(first, len(let_through)):
-            assert last - first + 1 <= burst + rate * (let_through[last] - start) + 1e-6
+        allowed += [clock.monotonic()] * count_allowed(limiter, "a", burst + 1)
+    for first, start in enumerate(allowed):
+        for last in range(first, len(allowed)):
+            assert last - first + 1 <= burst + rate * (allowed[last] - start) + 1e-6

@@ -1,4 +1,4 @@
-"""A retry is patient, never endless, and never repeats what it was not asked to."""
+"""A retry policy limits attempts, delays and total time, and retries only retryable errors."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from tally.kit.retry import RetryPolicy, full_jitter, is_transient
 
 
 class InstantClock(SystemClock):
-    """Time passes only in sleeps, which take none."""
+    """A clock whose sleeps return immediately and advance its time."""
 
     def __init__(self) -> None:
         self.elapsed = 0.0
@@ -27,7 +27,7 @@ class InstantClock(SystemClock):
         self.elapsed += seconds
 
 
-class Failing:
+class FailingOperation:
     """Fails with each of `errors` in turn, then succeeds."""
 
     def __init__(self, *errors: Exception) -> None:
@@ -41,64 +41,64 @@ class Failing:
         return "done"
 
 
-async def test_what_works_the_third_time_is_done() -> None:
-    clock, operation = InstantClock(), Failing(Unavailable("Away"), Unavailable("Away"))
+async def test_an_operation_that_succeeds_on_the_third_attempt_succeeds() -> None:
+    clock, operation = InstantClock(), FailingOperation(Unavailable("Down"), Unavailable("Down"))
     assert await RetryPolicy().call(operation, clock) == "done"
     assert operation.calls == 3
     assert len(clock.slept) == 2
 
 
-async def test_what_works_at_once_never_waits() -> None:
+async def test_an_immediate_success_does_not_sleep() -> None:
     clock = InstantClock()
-    assert await RetryPolicy().call(Failing(), clock) == "done"
+    assert await RetryPolicy().call(FailingOperation(), clock) == "done"
     assert clock.slept == []
 
 
-async def test_the_last_error_is_raised_as_it_is() -> None:
+async def test_the_last_error_is_raised_unchanged() -> None:
     errors = [Unavailable(f"Away {number}") for number in range(5)]
-    operation = Failing(*errors)
+    operation = FailingOperation(*errors)
     with pytest.raises(Unavailable) as caught:
         await RetryPolicy(attempts=3).call(operation, InstantClock())
     assert caught.value is errors[2]
     assert operation.calls == 3
 
 
-async def test_an_error_that_will_not_pass_is_not_tried_again() -> None:
-    operation = Failing(Invalid("Wrong"))
+async def test_a_permanent_error_is_not_retried() -> None:
+    operation = FailingOperation(Invalid("Wrong"))
     with pytest.raises(Invalid):
         await RetryPolicy().call(operation, InstantClock())
     assert operation.calls == 1
 
 
-async def test_which_errors_pass_can_be_said() -> None:
+async def test_retryable_errors_are_configurable() -> None:
     policy = RetryPolicy(is_retryable=lambda error: isinstance(error, KeyError))
-    assert await policy.call(Failing(KeyError("a")), InstantClock()) == "done"
+    assert await policy.call(FailingOperation(KeyError("a")), InstantClock()) == "done"
     with pytest.raises(Unavailable):
-        await policy.call(Failing(Unavailable("Away")), InstantClock())
+        await policy.call(FailingOperation(Unavailable("Down")), InstantClock())
 
 
-async def test_a_retry_after_is_waited_for() -> None:
-    """Longer than the cap, if the other side asks for it."""
+async def test_retry_after_is_respected() -> None:
+    """It may exceed the cap."""
     clock = InstantClock()
-    operation = Failing(
-        RateLimited("Slow down", retry_after=12), Unavailable("Away", retry_after=None)
+    operation = FailingOperation(
+        RateLimited("Slow down", retry_after=12), Unavailable("Down", retry_after=None)
     )
     assert await RetryPolicy(cap=1).call(operation, clock) == "done"
     assert clock.slept[0] == 12
     assert clock.slept[1] <= 1
 
 
-async def test_a_retry_after_beyond_the_deadline_is_not_waited_for() -> None:
+async def test_a_retry_after_beyond_the_deadline_ends_the_retries() -> None:
     clock = InstantClock()
     with pytest.raises(RateLimited):
         await RetryPolicy(deadline=10).call(
-            Failing(RateLimited("Slow down", retry_after=11)), clock
+            FailingOperation(RateLimited("Slow down", retry_after=11)), clock
         )
     assert clock.slept == []
 
 
-async def test_a_cancelled_retry_is_over() -> None:
-    clock, operation = ManualClock(), Failing(*[Unavailable("Away")] * 9)
+async def test_a_cancelled_retry_ends() -> None:
+    clock, operation = ManualClock(), FailingOperation(*[Unavailable("Down")] * 9)
     task = asyncio.create_task(RetryPolicy(base=100, cap=100, deadline=1000).call(operation, clock))
     await clock.until_sleeping()
     task.cancel()
@@ -107,7 +107,7 @@ async def test_a_cancelled_retry_is_over() -> None:
     assert operation.calls == 1
 
 
-async def test_a_cancellation_inside_is_never_tried_again() -> None:
+async def test_a_cancellation_inside_the_operation_is_not_retried() -> None:
     calls = 0
 
     async def operation() -> None:
@@ -135,12 +135,12 @@ policies = st.builds(
 
 
 @given(policies, st.lists(waits, max_size=15), st.integers())
-async def test_no_policy_is_exceeded(
-    policy: RetryPolicy, asked: list[float | None], seed: int
+async def test_the_policy_limits_hold(
+    policy: RetryPolicy, retry_afters: list[float | None], seed: int
 ) -> None:
-    """However it fails: not too many tries, none that starts after the deadline, no wait too long or too short."""
+    """Attempts, deadline and delays stay within the policy, whatever the failures."""
     clock = InstantClock()
-    operation = Failing(*(Unavailable("Away", retry_after=wait) for wait in asked))
+    operation = FailingOperation(*(Unavailable("Down", retry_after=wait) for wait in retry_afters))
     succeeded = False
     try:
         succeeded = await policy.call(operation, clock, random.Random(seed)) == "done"
@@ -149,15 +149,15 @@ async def test_no_policy_is_exceeded(
     assert operation.calls <= policy.attempts
     assert clock.elapsed <= policy.deadline
     assert len(clock.slept) == operation.calls - 1
-    assert succeeded == (operation.calls == len(asked) + 1)
-    for number, (slept, wait) in enumerate(zip(clock.slept, asked, strict=False)):
+    assert succeeded == (operation.calls == len(retry_afters) + 1)
+    for number, (slept, wait) in enumerate(zip(clock.slept, retry_afters, strict=False)):
         assert slept >= (wait or 0)
         assert slept <= max(wait or 0, min(policy.cap, policy.base * 2**number))
 
 
 @given(st.integers(1, 10_000), seconds, seconds, st.integers())
-def test_the_jitter_is_full(attempt: int, base: float, cap: float, seed: int) -> None:
-    """Anything from nothing to the doubled base, and never beyond the cap, however often it failed."""
+def test_jitter_is_full(attempt: int, base: float, cap: float, seed: int) -> None:
+    """A delay is between zero and the exponential back-off, and at most the cap."""
     drawn = full_jitter(attempt, base, cap, random.Random(seed))
     assert 0 <= drawn <= cap
     assert drawn <= base * 2.0 ** min(attempt - 1, 63)

@@ -1,4 +1,4 @@
-"""A server listens before it says so, refuses a port in use, and stops without cutting anybody off."""
+"""A server listens before it reports so, reports a port conflict, and shuts down gracefully."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ from tally.kit.server import (
 from tests.kit.serving import served
 
 
-def test_a_free_port_is_found_and_told() -> None:
+def test_port_0_selects_a_free_port() -> None:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         assert port > 0
@@ -42,44 +42,44 @@ def test_a_free_port_is_found_and_told() -> None:
             assert connection.getpeername()[1] == port
 
 
-def test_no_answer_waits_for_the_receipt_of_its_first_half() -> None:
-    """Every connection has Nagle's algorithm off, on whatever loop it is served."""
+def test_connections_have_tcp_nodelay() -> None:
+    """Nagle's algorithm is disabled on every event loop."""
     with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
         connection, _ = listening.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
-def test_a_name_is_an_address_too() -> None:
+def test_a_host_name_is_resolved() -> None:
     with listen("localhost", 0) as listening:
         assert socket_url(listening).startswith("http://127.0.0.1:")
 
 
-def test_an_ipv6_address_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 on this machine")
     with listen("::1", 0) as listening:
         assert socket_url(listening).startswith("http://[::1]:")
 
 
-def test_a_port_in_use_is_said_to_be() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(ListenError, match=f"Port {port} on 127.0.0.1 is already in use"):
             listen("127.0.0.1", port)
 
 
-def test_an_address_of_another_machine_is_refused() -> None:
+def test_an_address_of_another_machine_is_rejected() -> None:
     with pytest.raises(ListenError, match=r"Cannot listen on 192\.0\.2\.1:0"):
         listen("192.0.2.1", 0)
 
 
-def test_a_name_that_is_none_is_refused() -> None:
+def test_an_unknown_host_name_is_rejected() -> None:
     with pytest.raises(ListenError, match="Cannot resolve"):
         listen("no such host", 0)
 
 
-async def test_a_stop_lets_requests_in_flight_finish(client: Client) -> None:
+async def test_shutdown_lets_requests_in_flight_finish(client: Client) -> None:
     """New connections are refused meanwhile, and the lifespan ends last."""
     order: list[str] = []
     arrived, go_on = asyncio.Event(), asyncio.Event()
@@ -101,7 +101,7 @@ async def test_a_stop_lets_requests_in_flight_finish(client: Client) -> None:
     url = socket_url(listening)
     server = Server(app, on_stopping=stopping.set)
     running = asyncio.create_task(server.serve_on(listening, stop))
-    under_way = asyncio.create_task(client.get(url).build().send())
+    in_flight = asyncio.create_task(client.get(url).build().send())
     await arrived.wait()
     stop.set()
     await stopping.wait()
@@ -109,13 +109,13 @@ async def test_a_stop_lets_requests_in_flight_finish(client: Client) -> None:
     with pytest.raises(ConnectError):
         await client.get(url).build().send()
     go_on.set()
-    assert await (await under_way).text() == "done"
+    assert await (await in_flight).text() == "done"
     await running
     assert order == ["started", "answered", "closed"]
 
 
-async def test_an_answer_arrives_in_one_piece() -> None:
-    """Head and body: the first thing that a client reads has both, also on a connection that was used before."""
+async def test_head_and_body_arrive_together() -> None:
+    """The first read returns both, also on a reused connection."""
 
     async def small(_: Request) -> Response:
         return PlainTextResponse("small")
@@ -131,7 +131,7 @@ async def test_an_answer_arrives_in_one_piece() -> None:
         writer.close()
 
 
-async def test_a_web_socket_is_served_beside() -> None:
+async def test_web_sockets_are_served() -> None:
     async def echo(socket: WebSocket) -> None:
         await socket.accept()
         await socket.send_text(await socket.receive_text() * 2)
@@ -145,7 +145,7 @@ async def test_a_web_socket_is_served_beside() -> None:
         assert [message async for message in client] == ["abab"]
 
 
-async def test_a_program_looks_for_garbage_once_a_minute_however_little_it_does() -> None:
+async def test_garbage_is_collected_once_a_minute() -> None:
     class Loop:
         def __init__(self) -> None:
             self.myself = self
@@ -162,7 +162,7 @@ async def test_a_program_looks_for_garbage_once_a_minute_however_little_it_does(
         gc.enable()
 
 
-async def test_a_request_that_outlasts_the_grace_is_cut(client: Client) -> None:
+async def test_a_request_beyond_the_grace_period_is_aborted(client: Client) -> None:
     arrived, cancelled = asyncio.Event(), asyncio.Event()
 
     async def stuck(_: Request) -> Response:
@@ -174,15 +174,15 @@ async def test_a_request_that_outlasts_the_grace_is_cut(client: Client) -> None:
         return Json({})
 
     async with served(stuck, grace=0) as url:
-        under_way = asyncio.create_task(client.post(url).build().send())
+        in_flight = asyncio.create_task(client.post(url).build().send())
         await arrived.wait()
     assert cancelled.is_set()
-    under_way.cancel()
-    await asyncio.wait({under_way})
+    in_flight.cancel()
+    await asyncio.wait({in_flight})
 
 
-async def test_what_goes_wrong_at_the_start_is_raised() -> None:
-    """And nothing is left listening."""
+async def test_a_start_up_error_is_raised() -> None:
+    """The socket is closed."""
     store: str | None = None
 
     @asynccontextmanager
@@ -196,15 +196,15 @@ async def test_what_goes_wrong_at_the_start_is_raised() -> None:
             pass
 
 
-async def test_a_stop_before_the_start_is_over_is_a_stop() -> None:
+async def test_a_stop_during_start_up_stops() -> None:
     listening, stop = listen("127.0.0.1", 0), asyncio.Event()
     stop.set()
     await Server(Starlette()).serve_on(listening, stop)
     assert listening.fileno() == -1
 
 
-def test_a_program_that_serves_gives_its_threads_short_turns_and_seldom_looks_for_cycles() -> None:
-    """In a process of its own, since both hold for the whole process."""
+def test_a_server_process_tunes_thread_switching_and_garbage_collection() -> None:
+    """Runs in a child process, because both settings are process-wide."""
     program = (
         "import gc, sys\n"
         "from tally.kit.server import run_until_stopped\n"
