@@ -207,6 +207,8 @@ def test_what_the_image_is_made_of_serves_on_its_own(image: Path) -> None:
     told = in_image(image, TALLY_PORT="0")
     program = shutil.which(json.loads(steps["ENTRYPOINT"])[0], path=told["env"]["PATH"])
     assert program is not None
+    demo = subprocess.run([program, "up"], **told, capture_output=True, text=True, check=False)
+    assert (demo.returncode, 'needs the extra "demo"' in demo.stderr) == (2, True)
     words = [program, *json.loads(steps["CMD"]), "--console"]
     with subprocess.Popen(words, **told, stderr=subprocess.PIPE, text=True) as server:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helper_modules import render
 from tests.needs import need_program
 
 ROOT = Path(__file__).parent.parent
@@ -92,6 +93,11 @@ def test_every_make_command_is_documented() -> None:
         == make_targets()
     )
     assert {"up", "test"} <= set(re.findall(r"^make ([a-z]+)", read("README.md"), re.MULTILINE))
+
+
+def test_helper_modules_of_the_tests_are_listed() -> None:
+    """To update the list, run `python -m tests.helper_modules`."""
+    assert read("tests/README.md") == render()
 
 
 @pytest.mark.parametrize("name", [".ci/run", ".github/workflows/ci.yml", ".pre-commit-config.yaml"])
