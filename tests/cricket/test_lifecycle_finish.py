@@ -53,7 +53,7 @@ async def expect_cleaned_up(
     match = await harness.matches.get(fixture.match_id)
     assert match is not None
     assert (match.poller_state, match.expires_at is not None) == (PollerState.ENDED, True)
-    assert fixture.match_id not in {match.match_id for match in await harness.matches.all_on()}
+    assert fixture.match_id not in {match.match_id for match in await harness.matches.unfinished()}
 
 
 async def test_after_the_pipeline_has_delivered_the_end_only_records_change(
@@ -128,7 +128,7 @@ async def test_nothing_is_deleted_before_all_devices_have_the_end(
         EndReason.MATCH_END,
         token,
     )
-    assert fixture.match_id in {match.match_id for match in await harness.matches.all_on()}
+    assert fixture.match_id in {match.match_id for match in await harness.matches.unfinished()}
     harness.apns.simulator.faults.clear()
     await harness.clock.advance(30)
     await instance.orchestrator.run()

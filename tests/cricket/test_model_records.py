@@ -39,7 +39,7 @@ from tally.cricket.model.records import (
     notification_key,
     view_key,
 )
-from tally.cricket.repository.items import ItemMapper, camel, plain
+from tally.cricket.repository.items import ItemMapper, camel_case, to_store_value
 from tally.cricket.service.activities.sweeps import UserActivities, merge_by_user
 from tests.cricket import made_up
 from tests.cricket.made_up import DAY, MOMENT, NOW, START
@@ -104,12 +104,12 @@ def test_records_stand_in_tables_under_the_names_of_the_seeds() -> None:
     """Enums as their values, and nothing for what is empty; an item of another version still makes a record."""
     shape = ItemMapper(Fixture)
     fixture = made_up.fixture(status=MatchStatus.IN_PLAY, league_code="", note="")
-    item = shape.item(fixture)
+    item = shape.to_item(fixture)
     assert (item["status"], item["homeTeamId"]) == ("in_play", "1")
     assert {"leagueCode", "note", "venueId"}.isdisjoint(item)
-    assert shape.record(item | {"unheardOf": 1}) == fixture
-    assert camel("push_to_start_token") == "pushToStartToken"
-    assert plain({"a": (MatchStatus.BREAK, {"b": [1]})}) == {"a": ["break", {"b": [1]}]}
+    assert shape.to_record(item | {"unheardOf": 1}) == fixture
+    assert camel_case("push_to_start_token") == "pushToStartToken"
+    assert to_store_value({"a": (MatchStatus.BREAK, {"b": [1]})}) == {"a": ["break", {"b": [1]}]}
 
 
 def shown(

@@ -71,8 +71,8 @@ CORRECTED: dict[str, dict[str, str]] = {
     "Extend lock": {"key_condition": "PK=lockKey with ConditionExpression: owner = :owner"},
     # So that enrichment is never lost: see repository/fixture_cache.py.
     "Put single fixture": {
-        "operation": "PutItem + GetItem (where something was added meanwhile)",
-        "key_condition": "PK=matchId, absent or with the enrichment that the entry carries",
+        "operation": "PutItem + GetItem (if enrichment was added meanwhile)",
+        "key_condition": "PK=matchId, absent or with the enrichment of the entry",
     },
     "Batch put fixtures": {
         "operation": "BatchGetItem + BatchWriteItem + UpdateItem (around the match)"

@@ -102,7 +102,7 @@ async def test_of_many_who_end_an_activity_one_says_why(
         update_token="token" if owes else None,
     )
     assert await found(activities, made) == over
-    assert [await activities.settle_end(made) for _ in range(2)] == [owes, False]
+    assert [await activities.mark_end_delivered(made) for _ in range(2)] == [owes, False]
     assert await found(activities, made) == replace(over, update_token=None)
     woken = await activities.activate(replace(made, update_token="late", updated_at=MOMENT + 2))
     assert (woken is not None) == (reason is EndReason.TOKEN_INVALID)
@@ -257,10 +257,10 @@ async def test_a_match_that_goes_on_is_taken_up_again(matches: ActiveMatchReposi
     for each in (made, other):
         await matches.create(each)
     await matches.end(made.match_id, MOMENT + 9, NOW + DAY)
-    ids = [each.match_id for each in await matches.all_on()]
+    ids = [each.match_id for each in await matches.unfinished()]
     assert other.match_id in ids
     assert made.match_id not in ids
     again = await matches.take_over(made.match_id, "instance-2", MOMENT + 10, MOMENT)
     assert again is not None
     assert (again.poller_state, again.expires_at) == (PollerState.POLLING, None)
-    assert made.match_id in [each.match_id for each in await matches.all_on()]
+    assert made.match_id in [each.match_id for each in await matches.unfinished()]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tally.cricket.model.records import NotificationKind
-from tally.cricket.repository.devices import MAX_KEPT, UserDeviceRepository
+from tally.cricket.repository.devices import MAX_REGISTERED, UserDeviceRepository
 from tally.cricket.repository.follows import CRICKET_MATCH_FOLLOWS, PAGE, FollowRepository
 from tally.cricket.repository.notifications import NotificationRepository
 from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
@@ -32,7 +32,7 @@ def subscriptions(store: Store) -> ActivitySubscriptionRepository:
 
 
 @pytest.fixture
-def notices(store: Store) -> NotificationRepository:
+def notifications(store: Store) -> NotificationRepository:
     return NotificationRepository(store)
 
 
@@ -94,7 +94,9 @@ async def test_a_device_that_registers_many_times_at_once_has_one_record(
 async def test_a_person_never_has_more_than_some_devices(devices: UserDeviceRepository) -> None:
     """Apps that were installed again and again leave no end of records: the latest stay."""
     user = made_up.name("user")
-    made = [made_up.device(user, updated_at=MOMENT + number) for number in range(MAX_KEPT + 3)]
+    made = [
+        made_up.device(user, updated_at=MOMENT + number) for number in range(MAX_REGISTERED + 3)
+    ]
     for each in made:
         await devices.register(each, is_only_one=False)
     assert await devices.of_user(user, NOW) == made[:2:-1]
@@ -143,9 +145,9 @@ async def test_the_token_for_starts_is_kept_until_it_is_refused(
     )
     second = await devices.update_push_to_start(phone, "start-2", MOMENT + 8, NOW + 91 * DAY)
     assert second is not None
-    assert not await devices.forget_push_to_start(first)
+    assert not await devices.remove_push_to_start(first)
     assert await devices.of_user(user, NOW) == [second]
-    assert await devices.forget_push_to_start(second)
+    assert await devices.remove_push_to_start(second)
     assert await devices.of_user(user, NOW) == [replace(second, push_to_start_token=None)]
 
 
@@ -292,15 +294,17 @@ async def test_an_unfollow_takes_the_subscriptions_of_one_person(
     assert [each async for each in subscriptions.of_match(elsewhere.match_id, NOW)] == [elsewhere]
 
 
-async def test_of_many_who_would_tell_a_person_one_may(notices: NotificationRepository) -> None:
+async def test_of_many_who_would_tell_a_person_one_may(
+    notifications: NotificationRepository,
+) -> None:
     """The mark is there for two days; the start and the toss are two things to tell."""
     made = made_up.notice(made_up.number(), expires_at=NOW + 2 * DAY)
-    assert not await notices.was_sent(made.match_id, made.user_id, made.kind, NOW)
-    assert sum(await asyncio.gather(*(notices.mark_sent(made) for _ in range(10)))) == 1
-    assert await notices.was_sent(made.match_id, made.user_id, made.kind, NOW)
-    assert not await notices.was_sent(made.match_id, made.user_id, NotificationKind.TOSS, NOW)
-    assert await notices.mark_sent(replace(made, kind=NotificationKind.TOSS))
-    assert not await notices.was_sent(made.match_id, made.user_id, made.kind, NOW + 2 * DAY)
-    assert await notices.mark_sent(
+    assert not await notifications.was_sent(made.match_id, made.user_id, made.kind, NOW)
+    assert sum(await asyncio.gather(*(notifications.mark_sent(made) for _ in range(10)))) == 1
+    assert await notifications.was_sent(made.match_id, made.user_id, made.kind, NOW)
+    assert not await notifications.was_sent(made.match_id, made.user_id, NotificationKind.TOSS, NOW)
+    assert await notifications.mark_sent(replace(made, kind=NotificationKind.TOSS))
+    assert not await notifications.was_sent(made.match_id, made.user_id, made.kind, NOW + 2 * DAY)
+    assert await notifications.mark_sent(
         replace(made, sent_at=MOMENT + 2 * DAY * 1000, expires_at=NOW + 4 * DAY)
     )

@@ -91,7 +91,7 @@ async def _devices(store: Store) -> None:
     await devices.of_user(phone.user_id, NOW)
     told = await devices.update_push_to_start(phone, "start", MOMENT, NOW + DAY)
     assert told is not None
-    await devices.forget_push_to_start(told)
+    await devices.remove_push_to_start(told)
     await devices.delete(phone.user_id, phone.device_token, NOW)
 
 
@@ -116,10 +116,10 @@ async def _followers(store: Store) -> None:
 
 
 async def _notices_and_locks(store: Store) -> None:
-    notices, locks = NotificationRepository(store), LockRepository(store)
+    notifications, locks = NotificationRepository(store), LockRepository(store)
     made = made_up.notice(made_up.number())
-    await notices.mark_sent(made)
-    await notices.was_sent(made.match_id, made.user_id, NotificationKind.PREMATCH, NOW)
+    await notifications.mark_sent(made)
+    await notifications.was_sent(made.match_id, made.user_id, NotificationKind.PREMATCH, NOW)
     name = made_up.name("match")
     await locks.acquire(name, "me", MOMENT, MOMENT + 10_000)
     await locks.extend(name, "me", MOMENT + 20_000)
@@ -176,7 +176,7 @@ async def _activities(store: Store) -> None:
     await activities.of_user(made.match_id, made.user_id, MOMENT)
     await activities.change_team(made, "1")
     await activities.end(made, EndReason.MATCH_END, MOMENT)
-    await activities.settle_end(replace(made, update_token="token"))
+    await activities.mark_end_delivered(replace(made, update_token="token"))
 
 
 async def _matches(store: Store) -> None:
@@ -188,5 +188,5 @@ async def _matches(store: Store) -> None:
     await matches.renew(made.match_id, made.owner, MOMENT)
     await matches.take_over(made.match_id, "another", MOMENT, MOMENT)
     await matches.set_channel(made.match_id, "channel")
-    await matches.all_on()
+    await matches.unfinished()
     await matches.end(made.match_id, MOMENT, NOW)

@@ -1,1 +1,1 @@
-"""Tables and accesses: one file for each of the fifteen tables, and the repository that owns it."""
+"""Repositories: one module per table, with its schema and access patterns."""

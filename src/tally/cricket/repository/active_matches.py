@@ -1,7 +1,7 @@
-"""The table `active-matches`: what the live pipeline remembers of each match between two polls.
+"""The table `active-matches`: the pipeline state of each match between two polls.
 
-A write of the whole record names the version that it was made from, so that an instance that has
-lost its match cannot overwrite what its successor wrote.
+Writes of the whole record are conditional on the version that was read, so that an instance that
+has lost its match cannot overwrite the writes of its successor.
 """
 
 from dataclasses import dataclass, replace
@@ -32,20 +32,20 @@ ACTIVE_MATCHES = Table(
         Attribute("lastBalls", "L", required=True, about="Last 30 balls (for Tier1 detection)"),
         Attribute("pollerState", "S", required=True, about="polling, paused, ended"),
         Attribute("lastUpdatedAt", "N", required=True, about="Epoch timestamp, milliseconds"),
-        Attribute("owner", "S", about="the instance that sees to it"),
-        Attribute("version", "N", required=True, about="counts the writes"),
-        Attribute("extra", "M", required=True, about="the pipeline's own"),
+        Attribute("owner", "S", about="the instance that processes it"),
+        Attribute("version", "N", required=True, about="number of writes, for optimistic locking"),
+        Attribute("extra", "M", required=True, about="private state of the pipeline"),
         Attribute("channelId", "S", about="the match's APNs broadcast channel"),
-        Attribute("ttl", "N", about="epoch seconds, once the match is over"),
+        Attribute("ttl", "N", about="epoch seconds, set when the match is over"),
     ),
 )
-_SHAPE: Final = ItemMapper(ActiveMatch, expires_at="ttl")
+_MAPPER: Final = ItemMapper(ActiveMatch, expires_at="ttl")
 MAX_MATCHES: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveMatchRepository:
-    """Active matches by id, and all that are on. Moments are milliseconds."""
+    """Active matches by id, and all unfinished ones. Times are milliseconds."""
 
     store: Store
     tables: ClassVar = (ACTIVE_MATCHES,)
@@ -61,7 +61,7 @@ class ActiveMatchRepository:
     )
     async def get(self, match_id: str) -> ActiveMatch | None:
         item = await self.store.get(ACTIVE_MATCHES, {"matchId": match_id}, consistent=True)
-        return None if item is None else _SHAPE.record(item)
+        return None if item is None else _MAPPER.to_record(item)
 
     @access(
         "Create active match",
@@ -73,10 +73,10 @@ class ActiveMatchRepository:
         frequency="Once per match",
     )
     async def create(self, match: ActiveMatch) -> bool:
-        """Whether there was none."""
+        """Create the record; return False if it exists."""
         try:
             await self.store.put(
-                ACTIVE_MATCHES, _SHAPE.item(match), condition=not_exists("matchId")
+                ACTIVE_MATCHES, _MAPPER.to_item(match), condition=not_exists("matchId")
             )
         except ConditionFailed:
             return False
@@ -92,11 +92,11 @@ class ActiveMatchRepository:
         frequency="Every 2.5s per live match",
     )
     async def save(self, match: ActiveMatch) -> ActiveMatch | None:
-        """The record as it stands now, one version on; None where it has changed since it was read, or is gone."""
+        """Write the next version; return None if the record has changed or is gone."""
         saved = replace(match, version=match.version + 1)
         try:
             await self.store.put(
-                ACTIVE_MATCHES, _SHAPE.item(saved), condition=F("version") == match.version
+                ACTIVE_MATCHES, _MAPPER.to_item(saved), condition=F("version") == match.version
             )
         except ConditionFailed:
             return None
@@ -112,7 +112,7 @@ class ActiveMatchRepository:
         frequency="Every 2.5s per live match",
     )
     async def renew(self, match_id: str, owner: str, now: int) -> bool:
-        """Say that the match is still seen to; whether it is this owner's."""
+        """Renew the record; return False if it has another owner."""
         return (
             await self._change(match_id, F("owner") == owner, F("lastUpdatedAt").set(now))
             is not None
@@ -130,11 +130,11 @@ class ActiveMatchRepository:
     async def take_over(
         self, match_id: str, owner: str, now: int, before: int
     ) -> ActiveMatch | None:
-        """The record, now this owner's; None where it was renewed after `before` and is not over, and so is in good hands."""
-        is_left = exists("matchId") & ((F("lastUpdatedAt") <= before) | exists("ttl"))
+        """Take over a record that was not renewed since `before` or is over; else return None."""
+        is_abandoned = exists("matchId") & ((F("lastUpdatedAt") <= before) | exists("ttl"))
         return await self._change(
             match_id,
-            is_left,
+            is_abandoned,
             F("owner").set(owner),
             F("lastUpdatedAt").set(now),
             F("pollerState").set(PollerState.POLLING.value),
@@ -152,10 +152,10 @@ class ActiveMatchRepository:
         frequency="Once per match",
     )
     async def set_channel(self, match_id: str, channel_id: str) -> ActiveMatch | None:
-        """The record with its channel; None where it has one already, or is gone."""
-        has_none = exists("matchId") & not_exists("channelId")
+        """Set the channel; return None if the record has one or is gone."""
+        has_no_channel = exists("matchId") & not_exists("channelId")
         return await self._change(
-            match_id, has_none, F("channelId").set(channel_id), F("version").add(1)
+            match_id, has_no_channel, F("channelId").set(channel_id), F("version").add(1)
         )
 
     @access(
@@ -168,7 +168,7 @@ class ActiveMatchRepository:
         frequency="Once per match end",
     )
     async def end(self, match_id: str, now: int, expires_at: int) -> ActiveMatch | None:
-        """The record, over and without its channel, kept until `expires_at` seconds; None where there is none."""
+        """End the match and remove its channel; the record expires at `expires_at` seconds."""
         return await self._change(
             match_id,
             exists("matchId"),
@@ -189,23 +189,23 @@ class ActiveMatchRepository:
         frequency="Every 30s",
         bound=MAX_MATCHES,
     )
-    async def all_on(self) -> list[ActiveMatch]:
-        """All that are on, or over and not cleaned up yet, by id."""
-        is_on = (F("pollerState") != PollerState.ENDED.value) | not_exists("ttl")
-        items = self.store.scan_items(ACTIVE_MATCHES, filter=is_on, consistent=True)
-        return sorted([_SHAPE.record(item) async for item in items], key=attrgetter("match_id"))
+    async def unfinished(self) -> list[ActiveMatch]:
+        """Return matches that are not over or not cleaned up, by id."""
+        is_unfinished = (F("pollerState") != PollerState.ENDED.value) | not_exists("ttl")
+        items = self.store.scan_items(ACTIVE_MATCHES, filter=is_unfinished, consistent=True)
+        return sorted([_MAPPER.to_record(item) async for item in items], key=attrgetter("match_id"))
 
     async def _change(
-        self, match_id: str, condition: Condition, *steps: Action
+        self, match_id: str, condition: Condition, *actions: Action
     ) -> ActiveMatch | None:
         try:
             item = await self.store.update(
                 ACTIVE_MATCHES,
                 {"matchId": match_id},
-                *steps,
+                *actions,
                 condition=condition,
                 returns="ALL_NEW",
             )
         except ConditionFailed:
             return None
-        return _SHAPE.record(item or {})
+        return _MAPPER.to_record(item or {})

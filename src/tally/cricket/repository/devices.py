@@ -1,9 +1,8 @@
-"""The table `cricket-devices`: phones and tablets of each person, and the tokens by which they can be reached.
+"""The table `cricket-devices`: phones and tablets of users, with their push tokens.
 
-A device is known by its `deviceId`; its record stands under its token, which changes. Registering
-is several steps and no transaction: the record is written first, then every other one of the same
-device goes, so that a device that registers twice at once ends with one record, the same for both,
-and never with none.
+`deviceId` identifies a device; the sort key is its token, which changes. Registration is not a
+transaction: it writes the new record first and then deletes the others of the device. Two
+concurrent registrations of a device therefore end with one record, never with none.
 """
 
 from collections.abc import Iterable
@@ -28,22 +27,24 @@ CRICKET_DEVICES = Table(
     attributes=(
         Attribute("userId", "S", required=True, about="Cognito user ID"),
         Attribute("deviceToken", "S", required=True, about="APNs device token"),
-        Attribute("deviceId", "S", required=True, about="stays while tokens change"),
+        Attribute("deviceId", "S", required=True, about="does not change with the token"),
         Attribute("platform", "S", required=True),
         Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute(
-            "expiresAt", "N", required=True, about="epoch seconds, 90 days after the last call"
+            "expiresAt",
+            "N",
+            required=True,
+            about="epoch seconds, 90 days after the last registration",
         ),
         Attribute("osVersion", "S"),
         Attribute("appVersion", "S"),
         Attribute("pushToStartToken", "S", about="starts Live Activities"),
     ),
 )
-_SHAPE: Final = ItemMapper(UserDevice)
-# A person has a few. Reinstalled apps leave others behind: at the next registration the latest ones
-# are kept.
-MAX_KEPT: Final = 20
+_MAPPER: Final = ItemMapper(UserDevice)
+# Reinstalled apps leave records behind; a registration keeps the latest ones.
+MAX_REGISTERED: Final = 20
 MAX_DEVICES: Final = 50
 
 
@@ -53,7 +54,7 @@ def _key(user_id: str, device_token: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class UserDeviceRepository:
-    """Devices by person."""
+    """Devices by user."""
 
     store: Store
     tables: ClassVar = (CRICKET_DEVICES,)
@@ -69,12 +70,12 @@ class UserDeviceRepository:
         bound=MAX_DEVICES,
     )
     async def get(self, user_id: str, now: int) -> UserDevice | None:
-        """The first device of a person that has not expired at `now` seconds."""
+        """Return the first device of a user that has not expired at `now` seconds."""
         found = self.store.items(
             CRICKET_DEVICES, F("userId") == user_id, page=1, consistent=True, overflow="stop"
         )
         async for item in found:
-            device = _SHAPE.record(item)
+            device = _MAPPER.to_record(item)
             if not has_expired(device.expires_at, now):
                 return device
         return None
@@ -90,43 +91,45 @@ class UserDeviceRepository:
         bound=MAX_DEVICES,
     )
     async def of_user(self, user_id: str, now: int) -> list[UserDevice]:
-        """All devices of a person that have not expired at `now` seconds, the one heard of last first."""
+        """Return the devices of a user that have not expired, most recently used first."""
         return await self._of_user(user_id, now)
 
     @access(
         "Register device (upsert)",
         Query + DeleteItem + UpdateItem,
         table=CRICKET_DEVICES,
-        key="UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, Delete orphans",
+        key=(
+            "UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, "
+            "Delete orphans"
+        ),
         by="user",
         trigger="POST /user/device",
         frequency="On app launch",
         bound=3 * MAX_DEVICES,
     )
     async def register(self, device: UserDevice, *, is_only_one: bool) -> UserDevice:
-        """The device as it stands now, in place of what it was under other tokens, or of all others of its owner."""
+        """Upsert a device and delete its other records, or all others with `is_only_one`."""
         now = device.updated_at // 1000
-        before = await self._of_user(device.user_id, now)
-        former = [
-            each
-            for each in before
-            if each.device_id == device.device_id and each.push_to_start_token
+        previous = [
+            known
+            for known in await self._of_user(device.user_id, now)
+            if known.device_id == device.device_id and known.push_to_start_token
         ]
-        if device.push_to_start_token is None and former:
-            device = replace(device, push_to_start_token=former[0].push_to_start_token)
-        fields = _SHAPE.item(device)
-        steps = [
+        if device.push_to_start_token is None and previous:
+            device = replace(device, push_to_start_token=previous[0].push_to_start_token)
+        fields = _MAPPER.to_item(device)
+        actions = [
             F(name).set(value)
             for name, value in fields.items()
             if name not in {"userId", "deviceToken", "createdAt"}
         ]
-        steps.append(F("createdAt").set(F("createdAt").if_not_exists(device.created_at)))
+        actions.append(F("createdAt").set(F("createdAt").if_not_exists(device.created_at)))
         item = await self.store.update(
-            CRICKET_DEVICES, _key(device.user_id, device.device_token), *steps, returns="ALL_NEW"
+            CRICKET_DEVICES, _key(device.user_id, device.device_token), *actions, returns="ALL_NEW"
         )
         for orphan in _orphans(await self._of_user(device.user_id, 0), now, is_only_one):
             await self.store.delete(CRICKET_DEVICES, _key(orphan.user_id, orphan.device_token))
-        return _SHAPE.record(item or {})
+        return _MAPPER.to_record(item or {})
 
     @access(
         "Update push-to-start token",
@@ -140,23 +143,23 @@ class UserDeviceRepository:
     async def update_push_to_start(
         self, device: UserDevice, token: str, now: int, expires_at: int
     ) -> UserDevice | None:
-        """The device with its new token, which lives on until `expires_at`; None where it is not there, or has expired."""
+        """Set the token and expiry; return None if the device is not registered or has expired."""
         key = _key(device.user_id, device.device_token)
         found = await self.store.get(CRICKET_DEVICES, key, consistent=True)
         if found is None or has_expired(found["expiresAt"], now // 1000):
             return None
-        steps = (
+        actions = (
             F("pushToStartToken").set(token),
             F("updatedAt").set(now),
             F("expiresAt").set(expires_at),
         )
         try:
             item = await self.store.update(
-                CRICKET_DEVICES, key, *steps, condition=exists("userId"), returns="ALL_NEW"
+                CRICKET_DEVICES, key, *actions, condition=exists("userId"), returns="ALL_NEW"
             )
         except ConditionFailed:
             return None
-        return _SHAPE.record(item or {})
+        return _MAPPER.to_record(item or {})
 
     @access(
         "Delete device",
@@ -168,24 +171,24 @@ class UserDeviceRepository:
         frequency="User action",
     )
     async def delete(self, user_id: str, device_token: str, now: int) -> UserDevice | None:
-        """The device that was there, if it had not expired."""
+        """Delete a device; return it unless it had expired."""
         item = await self.store.delete(
             CRICKET_DEVICES, _key(user_id, device_token), returns="ALL_OLD"
         )
-        device = None if item is None else _SHAPE.record(item)
+        device = None if item is None else _MAPPER.to_record(item)
         return None if device is None or has_expired(device.expires_at, now) else device
 
     @access(
         "Forget push-to-start token",
         UpdateItem.conditional,
         table=CRICKET_DEVICES,
-        key="PK=userId, SK=deviceToken with pushToStartToken = :refused",
+        key="PK=userId, SK=deviceToken with pushToStartToken = :rejected",
         by="system",
-        trigger="A push-to-start that APNs refuses for its token",
+        trigger="A push-to-start that APNs rejects for its token",
         frequency="Rare",
     )
-    async def forget_push_to_start(self, device: UserDevice) -> bool:
-        """Take the token away that APNs does not know, unless the device has handed in another one meanwhile."""
+    async def remove_push_to_start(self, device: UserDevice) -> bool:
+        """Remove a token that APNs rejected, unless the device has registered another one."""
         is_same = F("pushToStartToken") == device.push_to_start_token
         key = _key(device.user_id, device.device_token)
         try:
@@ -204,22 +207,23 @@ class UserDeviceRepository:
             bound=MAX_DEVICES,
             overflow="stop",
         )
-        found = [_SHAPE.record(item) async for item in items]
+        found = [_MAPPER.to_record(item) async for item in items]
         alive = [device for device in found if not has_expired(device.expires_at, now)]
         return sorted(alive, key=attrgetter("updated_at", "device_token"), reverse=True)
 
 
-def _orphans(found: Iterable[UserDevice], now: int, is_only_one: bool) -> list[UserDevice]:
-    """What has expired, all but the latest record of a device, or of a person, and too many.
+def _orphans(devices: Iterable[UserDevice], now: int, is_only_one: bool) -> list[UserDevice]:
+    """Return expired records, all but the latest of a device (or user), and those over the limit.
 
-    `found` has the latest first.
+    `devices` is sorted with the latest first.
     """
-    kept: set[str] = set()
+    retained: set[str] = set()
     orphans: list[UserDevice] = []
-    for each in found:
-        rivals = "" if is_only_one else each.device_id
-        if has_expired(each.expires_at, now) or rivals in kept or len(kept) == MAX_KEPT:
-            orphans.append(each)
+    for device in devices:
+        group = "" if is_only_one else device.device_id
+        is_excess = group in retained or len(retained) == MAX_REGISTERED
+        if has_expired(device.expires_at, now) or is_excess:
+            orphans.append(device)
         else:
-            kept.add(rivals)
+            retained.add(group)
     return orphans

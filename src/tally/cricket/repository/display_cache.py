@@ -1,4 +1,4 @@
-"""The table `DisplayStateCache`: display states as they were computed last, for as long as they are worth showing."""
+"""The table `DisplayStateCache`: computed display states with a short TTL."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -20,10 +20,10 @@ DISPLAY_STATE_CACHE = Table(
         Attribute("teamId", "S", required=True),
         Attribute("content", "S", required=True, about="the display state as JSON"),
         Attribute("computedAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("ttl", "N", required=True, about="epoch seconds; also checked at every read"),
+        Attribute("ttl", "N", required=True, about="epoch seconds; also checked on every read"),
     ),
 )
-_SHAPE: Final = ItemMapper(CachedDisplay, expires_at="ttl")
+_MAPPER: Final = ItemMapper(CachedDisplay, expires_at="ttl")
 
 
 def _key(match_id: str, team_id: str) -> Item:
@@ -32,7 +32,7 @@ def _key(match_id: str, team_id: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class DisplayCacheRepository:
-    """Display states by match and side."""
+    """Display states by match and view."""
 
     store: Store
     tables: ClassVar = (DISPLAY_STATE_CACHE,)
@@ -47,9 +47,9 @@ class DisplayCacheRepository:
         frequency="Per request / per tick",
     )
     async def get(self, match_id: str, team_id: str, now: int) -> CachedDisplay | None:
-        """The state, unless its time is over at `now` seconds."""
+        """Return the state unless it has expired at `now` seconds."""
         item = await self.store.get(DISPLAY_STATE_CACHE, _key(match_id, team_id))
-        return None if item is None or has_expired(item["ttl"], now) else _SHAPE.record(item)
+        return None if item is None or has_expired(item["ttl"], now) else _MAPPER.to_record(item)
 
     @access(
         "Set cached display state",
@@ -62,5 +62,5 @@ class DisplayCacheRepository:
     )
     async def put(self, display: CachedDisplay) -> None:
         await self.store.put(
-            DISPLAY_STATE_CACHE, _key(display.match_id, display.team_id) | _SHAPE.item(display)
+            DISPLAY_STATE_CACHE, _key(display.match_id, display.team_id) | _MAPPER.to_item(display)
         )

@@ -1,17 +1,17 @@
-"""The table `cricket-fixture-cache`: fixtures as SportMonks told them, and what was added to show them to people.
+"""The table `cricket-fixture-cache`: the last feed of each match, and its enrichment.
 
-Two write here at once: the syncs replace entries, and the push job adds enrichment. Nothing that
-was added may be lost:
+Syncs replace entries while the push job adds enrichment. No enrichment may be lost:
 
-- `update_enrichment` is taken only around the match (`may_be_enriched`): from two hours before its start to seven days after.
-- `put_batch` reads first and carries over what it finds. Outside of that time, an hour's margin included, nobody can add
-  anything between its read and its write, so it writes in batches, which know no conditions. Within that time it updates entry by
-  entry, and an update leaves enrichment alone.
-- `put`, which is for a match that is on, goes through only if the entry carries the enrichment that stands there; if not, it
-  takes that over and tries again.
+- `update_enrichment` succeeds only in the enrichment window (`is_enrichment_time`): from two hours
+  before the start of the match to seven days after it.
+- `put_batch` reads entries first and carries over their enrichment. Outside the window, with a
+  margin of one hour, no enrichment can be added between its read and its write, so it uses batch
+  writes, which have no conditions. Inside the window it updates entry by entry and does not touch
+  the enrichment.
+- `put`, for a live match, is conditional on the stored enrichment being that of the entry.
+  Otherwise it carries over the stored one and retries.
 
-What SportMonks told is kept compressed: a long match with all its balls would not fit an item
-otherwise.
+Feeds are compressed: with all its balls, a long match exceeds the size limit of an item.
 """
 
 import zlib
@@ -29,7 +29,7 @@ from tally.cricket.model.records import (
     has_expired,
     is_enrichment_time,
 )
-from tally.cricket.repository.items import plain
+from tally.cricket.repository.items import to_store_value
 from tally.errors import Conflict
 from tally.store.access import (
     BatchGetItem,
@@ -59,32 +59,27 @@ CRICKET_FIXTURE_CACHE = Table(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
         Attribute("leagueId", "S", required=True),
         Attribute("startingAt", "S", required=True, about="2026-11-15T14:00:00Z"),
-        Attribute(
-            "content", "B", required=True, about="what SportMonks told: JSON, compressed by zlib"
-        ),
+        Attribute("content", "B", required=True, about="the feed: JSON, compressed with zlib"),
         Attribute("cachedAt", "N", required=True, about="epoch milliseconds"),
         Attribute(
             "ttl",
             "N",
             required=True,
-            about="epoch seconds, sooner for a live match; also checked at every read",
+            about="epoch seconds, shorter for a live match; also checked on every read",
         ),
-        Attribute("enrichment", "M", about="names and pictures of teams and league, and the like"),
+        Attribute("enrichment", "M", about="names and images of the teams and the league"),
         Attribute("enrichedAt", "N", about="epoch milliseconds"),
     ),
 )
-MAX_OF_A_LEAGUE: Final = 5_000
+MAX_PER_LEAGUE: Final = 5_000
 MAX_FIXTURES: Final = 20_000
-UPDATES_AT_ONCE: Final = 32
-MAX_TRIES: Final = 10
+MAX_CONCURRENT_UPDATES: Final = 32
+MAX_ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class FixtureCacheRepository:
-    """Cached fixtures by match and by league.
-
-    What has expired at `now`, in seconds, is not there.
-    """
+    """Cached fixtures by match and by league, without those expired at `now` seconds."""
 
     store: Store
     tables: ClassVar = (CRICKET_FIXTURE_CACHE,)
@@ -113,13 +108,13 @@ class FixtureCacheRepository:
         bound=MAX_FIXTURES,
     )
     async def get_many(self, match_ids: Iterable[str], now: int) -> dict[str, CachedFixture]:
-        """Those that there are, by match."""
+        """Return the existing entries by match id."""
         keys = [{"matchId": match_id} for match_id in match_ids]
-        found = (
+        stored = (
             await self.store.get_many(CRICKET_FIXTURE_CACHE, keys, consistent=True) if keys else []
         )
         return {
-            item["matchId"]: _fixture(item) for item in found if not has_expired(item["ttl"], now)
+            item["matchId"]: _fixture(item) for item in stored if not has_expired(item["ttl"], now)
         }
 
     @access(
@@ -131,12 +126,12 @@ class FixtureCacheRepository:
         by="both",
         trigger="GET /matches?league=, LiveScoreJob",
         frequency="Per request / per tick",
-        bound=MAX_OF_A_LEAGUE,
+        bound=MAX_PER_LEAGUE,
     )
     async def by_league(self, league_id: str, now: int) -> list[CachedFixture]:
-        """All of a league, the earliest start first."""
-        where, alive = F("leagueId") == league_id, F("ttl") > now
-        items = self.store.items(CRICKET_FIXTURE_CACHE, where, index=BY_LEAGUE, filter=alive)
+        """Return the entries of a league by start time."""
+        where, is_alive = F("leagueId") == league_id, F("ttl") > now
+        items = self.store.items(CRICKET_FIXTURE_CACHE, where, index=BY_LEAGUE, filter=is_alive)
         return [_fixture(item) async for item in items]
 
     @access(
@@ -156,16 +151,16 @@ class FixtureCacheRepository:
 
     @access(
         "Put single fixture",
-        PutItem + GetItem.with_note("where something was added meanwhile"),
+        PutItem + GetItem.with_note("if enrichment was added meanwhile"),
         table=CRICKET_FIXTURE_CACHE,
-        key="PK=matchId, absent or with the enrichment that the entry carries",
+        key="PK=matchId, absent or with the enrichment of the entry",
         by="system",
         trigger="LiveScoreJob",
         frequency="Per live match per tick",
     )
     async def put(self, entry: CachedFixture) -> CachedFixture:
-        """The entry as it stands now, with enrichment that was there and newer than its own."""
-        for _ in range(MAX_TRIES):
+        """Write the entry; return it with newer enrichment that was stored."""
+        for _ in range(MAX_ATTEMPTS):
             try:
                 await self.store.put(
                     CRICKET_FIXTURE_CACHE,
@@ -173,14 +168,15 @@ class FixtureCacheRepository:
                     condition=_not_enriched_since(entry.enriched_at),
                 )
             except ConditionFailed:
-                found = await self.store.get(
+                stored = await self.store.get(
                     CRICKET_FIXTURE_CACHE, {"matchId": entry.match_id}, consistent=True
                 )
-                entry = _carrying(entry, found or {})
+                entry = _with_enrichment(entry, stored or {})
             else:
                 return entry
         raise Conflict(
-            f"Match {entry.match_id} is being enriched over and over", code="fixture_busy"
+            f"Enrichment of match {entry.match_id} changed {MAX_ATTEMPTS} times",
+            code="fixture_busy",
         )
 
     @access(
@@ -194,26 +190,30 @@ class FixtureCacheRepository:
         bound=MAX_FIXTURES,
     )
     async def put_batch(self, entries: Iterable[CachedFixture], now: int) -> None:
-        """Put all of these at `now` milliseconds, each with the enrichment that is there, unless it brings newer."""
-        wanted = {entry.match_id: entry for entry in entries}
-        if not wanted:
+        """Write entries at `now` milliseconds; preserve enrichment that is newer than theirs."""
+        by_id = {entry.match_id: entry for entry in entries}
+        if not by_id:
             return
-        keys = [{"matchId": match_id} for match_id in wanted]
-        found = {
+        keys = [{"matchId": match_id} for match_id in by_id]
+        stored = {
             item["matchId"]: item
             for item in await self.store.get_many(CRICKET_FIXTURE_CACHE, keys, consistent=True)
         }
-        quiet = {
-            match_id for match_id in wanted if _is_quiet(wanted[match_id], found.get(match_id), now)
+        outside = {
+            match_id
+            for match_id in by_id
+            if _is_outside_window(by_id[match_id], stored.get(match_id), now)
         }
         puts = [
-            _item(_carrying(wanted[match_id], found.get(match_id, {})))
-            for match_id in wanted
-            if match_id in quiet
+            _item(_with_enrichment(by_id[match_id], stored.get(match_id, {})))
+            for match_id in by_id
+            if match_id in outside
         ]
         await self.store.write_many(CRICKET_FIXTURE_CACHE, puts=puts)
-        busy = [entry for match_id, entry in wanted.items() if match_id not in quiet]
-        await run_bounded((partial(self._update, entry) for entry in busy), UPDATES_AT_ONCE)
+        inside = [entry for match_id, entry in by_id.items() if match_id not in outside]
+        await run_bounded(
+            (partial(self._update, entry) for entry in inside), MAX_CONCURRENT_UPDATES
+        )
 
     @access(
         "Update enrichment only",
@@ -227,66 +227,72 @@ class FixtureCacheRepository:
     async def update_enrichment(
         self, match_id: str, enrichment: Mapping[str, Any], now: int
     ) -> bool:
-        """Whether there is such an entry, whose match is near at `now` milliseconds, and nothing newer was added to it."""
-        around = F("startingAt").between(
+        """Set the enrichment; return False outside the window or if newer enrichment is stored."""
+        is_in_window = F("startingAt").between(
             format_start_time(now - ENRICHMENT_TAIL_MS), format_start_time(now + ENRICHMENT_LEAD_MS)
         )
-        is_there = exists("matchId") & (F("ttl") > now // 1000) & around & _not_enriched_since(now)
-        steps = (F("enrichment").set(plain(enrichment)), F("enrichedAt").set(now))
+        may_enrich = (
+            exists("matchId") & (F("ttl") > now // 1000) & is_in_window & _not_enriched_since(now)
+        )
+        actions = (F("enrichment").set(to_store_value(enrichment)), F("enrichedAt").set(now))
         try:
             await self.store.update(
-                CRICKET_FIXTURE_CACHE, {"matchId": match_id}, *steps, condition=is_there
+                CRICKET_FIXTURE_CACHE, {"matchId": match_id}, *actions, condition=may_enrich
             )
         except ConditionFailed:
             return False
         return True
 
     async def _update(self, entry: CachedFixture) -> None:
-        """Replace what SportMonks told, and the enrichment only if the entry brings one that is not older."""
+        """Replace the feed, and the enrichment only if that of the entry is not older."""
         key, item = {"matchId": entry.match_id}, _item(entry)
-        told = [
+        feed_actions = [
             F(name).set(value)
             for name, value in item.items()
             if name not in {"matchId", "enrichment", "enrichedAt"}
         ]
         if entry.enrichment is not None:
-            added = (
+            enrichment_actions = (
                 F("enrichment").set(item["enrichment"]),
                 F("enrichedAt").set(item["enrichedAt"]),
             )
             try:
                 condition = _not_enriched_since(entry.enriched_at)
                 await self.store.update(
-                    CRICKET_FIXTURE_CACHE, key, *told, *added, condition=condition
+                    CRICKET_FIXTURE_CACHE,
+                    key,
+                    *feed_actions,
+                    *enrichment_actions,
+                    condition=condition,
                 )
-            except ConditionFailed:  # something newer was added meanwhile: leave that alone
+            except ConditionFailed:  # newer enrichment was added meanwhile; preserve it
                 pass
             else:
                 return
-        await self.store.update(CRICKET_FIXTURE_CACHE, key, *told)
+        await self.store.update(CRICKET_FIXTURE_CACHE, key, *feed_actions)
 
 
-def _not_enriched_since(moment: int | None) -> Condition:
+def _not_enriched_since(time: int | None) -> Condition:
     return (
         not_exists("enrichedAt")
-        if moment is None
-        else not_exists("enrichedAt") | (F("enrichedAt") <= moment)
+        if time is None
+        else not_exists("enrichedAt") | (F("enrichedAt") <= time)
     )
 
 
-def _is_quiet(entry: CachedFixture, found: Mapping[str, Any] | None, now: int) -> bool:
-    """Whether nobody may add anything to the entry now, neither as it is stored nor as it will be."""
-    starts = {entry.starting_at} | ({found["startingAt"]} if found is not None else set())
+def _is_outside_window(entry: CachedFixture, stored: Mapping[str, Any] | None, now: int) -> bool:
+    """Whether no enrichment can be added now, neither to the stored nor to the new entry."""
+    starts = {entry.starting_at} | ({stored["startingAt"]} if stored is not None else set())
     return not any(is_enrichment_time(start, now, ENRICHMENT_MARGIN_MS) for start in starts)
 
 
-def _carrying(entry: CachedFixture, found: Mapping[str, Any]) -> CachedFixture:
-    """The entry with what has been added to the stored one, unless its own is not older."""
-    if "enrichedAt" not in found or (
-        entry.enriched_at is not None and entry.enriched_at >= found["enrichedAt"]
+def _with_enrichment(entry: CachedFixture, stored: Mapping[str, Any]) -> CachedFixture:
+    """Return the entry with the stored enrichment, unless its own is as new."""
+    if "enrichedAt" not in stored or (
+        entry.enriched_at is not None and entry.enriched_at >= stored["enrichedAt"]
     ):
         return entry
-    return replace(entry, enrichment=found["enrichment"], enriched_at=found["enrichedAt"])
+    return replace(entry, enrichment=stored["enrichment"], enriched_at=stored["enrichedAt"])
 
 
 def _item(entry: CachedFixture) -> Item:
@@ -300,7 +306,7 @@ def _item(entry: CachedFixture) -> Item:
     }
     if entry.enrichment is not None:
         item |= {
-            "enrichment": plain(entry.enrichment),
+            "enrichment": to_store_value(entry.enrichment),
             "enrichedAt": entry.enriched_at or entry.cached_at,
         }
     return item

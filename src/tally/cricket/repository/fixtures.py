@@ -1,8 +1,8 @@
-"""The table `cricket-fixtures`: every match that the system knows about.
+"""The table `cricket-fixtures`: all matches.
 
-A match is live while it has `liveUpdatedAt`. The key of the index of live matches, `live`, comes
-and goes with it in the same write, so the index holds exactly the live matches. Only a sync makes
-fixtures: an update or an archival never does.
+A match is live while `liveUpdatedAt` is set. The same write sets or removes `live`, the key of the
+sparse index of live matches, so that the index contains exactly those. Only syncs create fixtures;
+updates and archiving never do.
 """
 
 import asyncio
@@ -58,24 +58,24 @@ CRICKET_FIXTURES = Table(
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("round", "S"),
         Attribute("venueId", "S"),
-        Attribute("note", "S", about="the result in words"),
-        Attribute("tossTeamId", "S", about="who won the toss"),
+        Attribute("note", "S", about="the result as text"),
+        Attribute("tossTeamId", "S", about="the winner of the toss"),
         Attribute("elected", "S", about="batting or bowling"),
         Attribute("winnerTeamId", "S"),
-        Attribute("live", "S", about='"1" while liveUpdatedAt is there'),
+        Attribute("live", "S", about='"1" while liveUpdatedAt is set'),
         Attribute(
-            "liveUpdatedAt", "N", about="epoch milliseconds of the last poll that showed it live"
+            "liveUpdatedAt", "N", about="epoch milliseconds of the last poll that listed it as live"
         ),
         Attribute("archivedAt", "N", about="epoch milliseconds; it has left the live feed"),
         Attribute(
-            "tossToldAt", "N", about="epoch milliseconds; all followers have been told of the toss"
+            "tossToldAt", "N", about="epoch milliseconds; all followers were notified of the toss"
         ),
-        Attribute("replayOf", "S", about="the match that this one plays again"),
+        Attribute("replayOf", "S", about="the match that this one replays"),
         Attribute("replayExpiresAt", "N", about="epoch milliseconds"),
-        Attribute("replaySpeed", "N", about="how many times faster than it was played"),
+        Attribute("replaySpeed", "N", about="speed factor of the replay"),
     ),
 )
-_SHAPE: Final = ItemMapper(Fixture, toss_notified_at="tossToldAt")
+_MAPPER: Final = ItemMapper(Fixture, toss_notified_at="tossToldAt")
 
 MAX_STARTING: Final = 2_000
 MAX_LIVE: Final = 500
@@ -91,7 +91,7 @@ def _key(match_id: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class FixtureRepository:
-    """Fixtures by id, by league and start, and those that are live."""
+    """Fixtures by id, by league and start time, and live ones."""
 
     store: Store
     tables: ClassVar = (CRICKET_FIXTURES,)
@@ -107,7 +107,7 @@ class FixtureRepository:
     )
     async def get(self, match_id: str) -> Fixture | None:
         item = await self.store.get(CRICKET_FIXTURES, _key(match_id), consistent=True)
-        return None if item is None else _SHAPE.record(item)
+        return None if item is None else _MAPPER.to_record(item)
 
     @access(
         "Batch get fixtures",
@@ -120,10 +120,10 @@ class FixtureRepository:
         bound=MAX_WRITTEN,
     )
     async def get_many(self, match_ids: Iterable[str]) -> dict[str, Fixture]:
-        """Those that there are, by id."""
+        """Return the existing fixtures by id."""
         keys = [_key(match_id) for match_id in match_ids]
         found = await self.store.get_many(CRICKET_FIXTURES, keys, consistent=True) if keys else []
-        return {item["matchId"]: _SHAPE.record(item) for item in found}
+        return {item["matchId"]: _MAPPER.to_record(item) for item in found}
 
     @access(
         "Get matches by date range",
@@ -138,12 +138,12 @@ class FixtureRepository:
     async def by_date(
         self, league_code: str, since: str, until: str, limit: int, start: Key | None = None
     ) -> tuple[list[Fixture], Key | None]:
-        """A page of a league's matches that start from `since` to `until`, the earliest first, and where the next page starts."""
+        """Return a page of a league's matches in a range of start times, and the next start key."""
         where = (F("leagueCode") == league_code) & F("startTime").between(since, until)
         page = await self.store.query(
             CRICKET_FIXTURES, where, index=BY_LEAGUE, limit=limit, start=start
         )
-        return [_SHAPE.record(item) for item in page.items], page.next
+        return [_MAPPER.to_record(item) for item in page.items], page.next
 
     @access(
         "Get starting-soon matches",
@@ -151,8 +151,9 @@ class FixtureRepository:
         table=CRICKET_FIXTURES,
         index=BY_LEAGUE,
         key=(
-            "leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :now AND :until, for each active league, "
-            "with filter attribute_not_exists(liveUpdatedAt) AND attribute_not_exists(archivedAt)"
+            "leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :now AND :until, "
+            "for each active league, with filter "
+            "attribute_not_exists(liveUpdatedAt) AND attribute_not_exists(archivedAt)"
         ),
         by="system",
         trigger="PrematchNotificationJob",
@@ -162,19 +163,25 @@ class FixtureRepository:
     async def starting_soon(
         self, league_codes: Iterable[str], now: str, until: str
     ) -> list[Fixture]:
-        """Matches of these leagues that start from `now` to `until` and are neither live nor over, the earliest first."""
+        """Return matches of these leagues that start from `now` to `until`, by start time.
 
-        async def of_league(code: str) -> list[Fixture]:
+        Live and archived matches are excluded.
+        """
+
+        async def league_matches(code: str) -> list[Fixture]:
             where = (F("leagueCode") == code) & F("startTime").between(now, until)
-            waiting = not_exists("liveUpdatedAt") & not_exists("archivedAt")
+            is_upcoming = not_exists("liveUpdatedAt") & not_exists("archivedAt")
             items = self.store.items(
-                CRICKET_FIXTURES, where, index=BY_LEAGUE, filter=waiting, bound=MAX_STARTING
+                CRICKET_FIXTURES, where, index=BY_LEAGUE, filter=is_upcoming, bound=MAX_STARTING
             )
-            return [_SHAPE.record(item) async for item in items]
+            return [_MAPPER.to_record(item) async for item in items]
 
-        found = await asyncio.gather(*(of_league(code) for code in dict.fromkeys(league_codes)))
+        by_league = await asyncio.gather(
+            *(league_matches(code) for code in dict.fromkeys(league_codes))
+        )
         return sorted(
-            (each for league in found for each in league), key=attrgetter("start_time", "match_id")
+            (fixture for fixtures in by_league for fixture in fixtures),
+            key=attrgetter("start_time", "match_id"),
         )
 
     @access(
@@ -189,10 +196,11 @@ class FixtureRepository:
         bound=MAX_LIVE,
     )
     async def live(self) -> list[Fixture]:
-        """All that are live, the earliest start first."""
+        """Return the live matches by start time."""
         items = self.store.scan_items(CRICKET_FIXTURES, index=LIVE)
         return sorted(
-            [_SHAPE.record(item) async for item in items], key=attrgetter("start_time", "match_id")
+            [_MAPPER.to_record(item) async for item in items],
+            key=attrgetter("start_time", "match_id"),
         )
 
     @access(
@@ -206,10 +214,7 @@ class FixtureRepository:
         bound=MAX_WRITTEN,
     )
     async def write_batch(self, fixtures: Iterable[Fixture]) -> None:
-        """Put whole fixtures.
-
-        For those that are not there yet: of one that is, `update` keeps what others have written.
-        """
+        """Write new fixtures. For existing ones use `update`, which preserves other fields."""
         await self.store.write_many(CRICKET_FIXTURES, puts=[_item(fixture) for fixture in fixtures])
 
     @access(
@@ -222,23 +227,23 @@ class FixtureRepository:
         frequency="Per live match per tick",
     )
     async def update(self, match_id: str, **changes: Any) -> Fixture | None:
-        """The fixture with these fields of `Fixture` changed, None taking one away; or None where there is no such fixture."""
-        steps = _SHAPE.steps(changes)
+        """Change fields of a fixture; None removes one. Return None if there is no such fixture."""
+        actions = _MAPPER.update_actions(changes)
         if "live_updated_at" in changes:
-            steps.append(
+            actions.append(
                 F("live").remove() if changes["live_updated_at"] is None else F("live").set(IS_LIVE)
             )
         try:
             item = await self.store.update(
                 CRICKET_FIXTURES,
                 _key(match_id),
-                *steps,
+                *actions,
                 condition=exists("matchId"),
                 returns="ALL_NEW",
             )
         except ConditionFailed:
             return None
-        return _SHAPE.record(item or {})
+        return _MAPPER.to_record(item or {})
 
     @access(
         "Archive fixture",
@@ -250,11 +255,11 @@ class FixtureRepository:
         frequency="When match leaves livescores",
     )
     async def archive(self, match_id: str, now: int) -> bool:
-        """Take a fixture out of the live ones; whether there is such a fixture."""
-        steps = (F("archivedAt").set(now), F("liveUpdatedAt").remove(), F("live").remove())
+        """Archive a fixture, which ends its live state; return False if there is none."""
+        actions = (F("archivedAt").set(now), F("liveUpdatedAt").remove(), F("live").remove())
         try:
             await self.store.update(
-                CRICKET_FIXTURES, _key(match_id), *steps, condition=exists("matchId")
+                CRICKET_FIXTURES, _key(match_id), *actions, condition=exists("matchId")
             )
         except ConditionFailed:
             return False
@@ -270,7 +275,7 @@ class FixtureRepository:
         frequency="When replay expires",
     )
     async def delete_replay(self, match_id: str) -> bool:
-        """Whether it was there and a replay; a real match is never deleted."""
+        """Delete a replay; return False if there is none. Other matches are never deleted."""
         try:
             await self.store.delete(CRICKET_FIXTURES, _key(match_id), condition=exists("replayOf"))
         except ConditionFailed:
@@ -290,13 +295,16 @@ class FixtureRepository:
     async def by_league(
         self, league_id: str, limit: int, start: Key | None = None
     ) -> tuple[list[Fixture], Key | None]:
-        """Up to `limit` fixtures of a league, in no order, and where to go on; a page may be short when the table is large."""
+        """Return up to `limit` fixtures of a league, unordered, and the next start key.
+
+        A page of a large table may have fewer.
+        """
         found: list[Fixture] = []
         for _ in range(MAX_SCANNED // SCAN_PAGE):
             page = await self.store.scan(
                 CRICKET_FIXTURES, filter=F("leagueId") == league_id, limit=SCAN_PAGE, start=start
             )
-            found += [_SHAPE.record(item) for item in page.items]
+            found += [_MAPPER.to_record(item) for item in page.items]
             if len(found) > limit:
                 return found[:limit], _key(found[limit - 1].match_id)
             start = page.next
@@ -306,7 +314,7 @@ class FixtureRepository:
 
 
 def _item(fixture: Fixture) -> Item:
-    item = _SHAPE.item(fixture)
+    item = _MAPPER.to_item(fixture)
     if fixture.is_live:
         item["live"] = IS_LIVE
     return item

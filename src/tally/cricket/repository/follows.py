@@ -1,12 +1,11 @@
-"""The table `cricket-match-follows`: who wants to hear of which match, and on whose side they are."""
+"""The table `cricket-match-follows`: which users follow which match, for which team."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import Follow, has_expired
-from tally.cricket.repository.items import ItemMapper
-from tally.cricket.repository.removal import delete_match_items
+from tally.cricket.repository.items import ItemMapper, delete_match_items
 from tally.store.access import BatchWriteItem, DeleteItem, GetItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, exists
@@ -25,14 +24,14 @@ CRICKET_MATCH_FOLLOWS = Table(
     attributes=(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
         Attribute("userId", "S", required=True, about="Cognito user ID"),
-        Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
+        Attribute("teamId", "S", required=True, about='the followed team, or "neutral"'),
         Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
         Attribute(
             "expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"
         ),
     ),
 )
-_SHAPE: Final = ItemMapper(Follow)
+_MAPPER: Final = ItemMapper(Follow)
 MAX_FOLLOWERS: Final = 2_000_000
 PAGE: Final = 500
 
@@ -43,7 +42,7 @@ def _key(match_id: str, user_id: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class FollowRepository:
-    """Follows by match and by person. Moments are seconds: what has expired is not there."""
+    """Follows by match and by user, without those expired at `now` seconds."""
 
     store: Store
     tables: ClassVar = (CRICKET_MATCH_FOLLOWS,)
@@ -59,7 +58,9 @@ class FollowRepository:
     )
     async def get(self, match_id: str, user_id: str, now: int) -> Follow | None:
         item = await self.store.get(CRICKET_MATCH_FOLLOWS, _key(match_id, user_id), consistent=True)
-        return None if item is None or has_expired(item["expiresAt"], now) else _SHAPE.record(item)
+        return (
+            None if item is None or has_expired(item["expiresAt"], now) else _MAPPER.to_record(item)
+        )
 
     @access(
         "Get all followers for match",
@@ -72,12 +73,12 @@ class FollowRepository:
         bound=MAX_FOLLOWERS,
     )
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Follow, None]:
-        """All of them, a page at a time, by user id."""
+        """Yield all follows of a match by user id; reads page by page."""
         where, alive = F("matchId") == match_id, F("expiresAt") > now
         async for item in self.store.items(
             CRICKET_MATCH_FOLLOWS, where, filter=alive, page=PAGE, consistent=True
         ):
-            yield _SHAPE.record(item)
+            yield _MAPPER.to_record(item)
 
     @access(
         "Follow a match",
@@ -89,15 +90,15 @@ class FollowRepository:
         frequency="User action",
     )
     async def follow(self, follow: Follow) -> Follow:
-        """The follow as it stands: who follows already changes sides, and has followed since then."""
-        steps = (
+        """Upsert a follow; an existing one changes its team and keeps its creation time."""
+        actions = (
             F("teamId").set(follow.team_id),
             F("expiresAt").set(follow.expires_at),
             F("createdAt").set(F("createdAt").if_not_exists(follow.created_at)),
         )
         key = _key(follow.match_id, follow.user_id)
-        return _SHAPE.record(
-            await self.store.update(CRICKET_MATCH_FOLLOWS, key, *steps, returns="ALL_NEW") or {}
+        return _MAPPER.to_record(
+            await self.store.update(CRICKET_MATCH_FOLLOWS, key, *actions, returns="ALL_NEW") or {}
         )
 
     @access(
@@ -110,11 +111,13 @@ class FollowRepository:
         frequency="User action",
     )
     async def unfollow(self, match_id: str, user_id: str, now: int) -> Follow | None:
-        """The follow that was there, if it had not expired."""
+        """Delete a follow; return it unless it had expired."""
         item = await self.store.delete(
             CRICKET_MATCH_FOLLOWS, _key(match_id, user_id), returns="ALL_OLD"
         )
-        return None if item is None or has_expired(item["expiresAt"], now) else _SHAPE.record(item)
+        return (
+            None if item is None or has_expired(item["expiresAt"], now) else _MAPPER.to_record(item)
+        )
 
     @access(
         "Update follow team",
@@ -126,7 +129,7 @@ class FollowRepository:
         frequency="User action",
     )
     async def change_team(self, match_id: str, user_id: str, team_id: str, now: int) -> bool:
-        """Whether they follow the match at all."""
+        """Change the team; return False if the user does not follow the match."""
         follows = exists("matchId") & (F("expiresAt") > now)
         key = _key(match_id, user_id)
         try:
@@ -148,7 +151,7 @@ class FollowRepository:
         bound=MAX_FOLLOWERS,
     )
     async def remove_all(self, match_id: str) -> int:
-        """How many there were, expired ones included."""
+        """Delete all follows of a match, including expired ones; return their number."""
         return await delete_match_items(self.store, CRICKET_MATCH_FOLLOWS, match_id)
 
     @access(
@@ -164,7 +167,7 @@ class FollowRepository:
     async def of_user(
         self, user_id: str, now: int, limit: int, start: Key | None = None
     ) -> tuple[list[Follow], Key | None]:
-        """A page of what a person follows, by match id, and where the next page starts."""
+        """Return a page of a user's follows by match id, and the next start key."""
         alive = F("expiresAt") > now
         page = await self.store.query(
             CRICKET_MATCH_FOLLOWS,
@@ -174,4 +177,4 @@ class FollowRepository:
             limit=limit,
             start=start,
         )
-        return [_SHAPE.record(item) for item in page.items], page.next
+        return [_MAPPER.to_record(item) for item in page.items], page.next

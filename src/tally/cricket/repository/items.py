@@ -1,9 +1,10 @@
-"""How a record stands in a table: its fields under the attribute names of the seeds, enums as their values.
+"""Maps records to items and back, and deletes the items of a match.
 
-What is None or an empty text is not there, so that it can be the key of a sparse index.
+Attribute names are those of the seeds: `match_id` is `matchId`. Enums are stored as their values.
+None and empty texts are not stored, so that an attribute can be the key of a sparse index.
 
-_SHAPE = Shape(Follow)                            match_id is matchId, team_id is teamId
-_SHAPE = Shape(LiveActivity, expires_at="ttl")    and one that the table calls otherwise
+    _MAPPER = ItemMapper(Follow)
+    _MAPPER = ItemMapper(LiveActivity, expires_at="ttl")    # with another attribute name
 """
 
 import dataclasses
@@ -12,62 +13,69 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar, get_type_hints
 
 from tally.store.expressions import Action, F
-from tally.store.values import Item
+from tally.store.schema import Table
+from tally.store.store import Store
+from tally.store.values import Item, Key
 
 R = TypeVar("R")
+DELETE_PAGE: Final = 500
 _MISSING: Final = dataclasses.MISSING
 
 
-def camel(name: str) -> str:
-    """`push_to_start_token` is `pushToStartToken`."""
+def camel_case(name: str) -> str:
+    """Convert `push_to_start_token` to `pushToStartToken`."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
 class ItemMapper(Generic[R]):
-    """Between a frozen class and the items of its table, both ways."""
+    """Converts between a frozen dataclass and the items of its table."""
 
     def __init__(self, record: type[R], **renamed: str) -> None:
         hints = get_type_hints(record)
         fields = dataclasses.fields(record)  # type: ignore[arg-type]  # every record is a dataclass
         self._record = record
-        self._names = {field.name: renamed.get(field.name) or camel(field.name) for field in fields}
+        self._names = {
+            field.name: renamed.get(field.name) or camel_case(field.name) for field in fields
+        }
         self._required = {
             field.name for field in fields if field.default is _MISSING is field.default_factory
         }
         self._texts = {name for name in self._names if hints[name] is str}
         self._enums = {
-            name: kind for name in self._names if (kind := _enum_in(hints[name])) is not None
+            name: kind for name in self._names if (kind := _enum_type(hints[name])) is not None
         }
         self._tuples = {
             name for name in self._names if getattr(hints[name], "__origin__", None) is tuple
         }
 
-    def item(self, record: R) -> Item:
-        """The item, without what is empty."""
+    def to_item(self, record: R) -> Item:
+        """Return the item without empty attributes."""
         values = {attribute: getattr(record, name) for name, attribute in self._names.items()}
         return {
-            attribute: plain(value) for attribute, value in values.items() if not _is_empty(value)
+            attribute: to_store_value(value)
+            for attribute, value in values.items()
+            if not _is_empty(value)
         }
 
-    def record(self, item: Mapping[str, Any]) -> R:
-        """The record of a whole item."""
-        found = {
+    def to_record(self, item: Mapping[str, Any]) -> R:
+        """Return the record of a complete item."""
+        fields = {
             name: self._read(
                 name, item[attribute] if attribute in item or name not in self._texts else ""
             )
             for name, attribute in self._names.items()
             if name in self._required or attribute in item
         }
-        return self._record(**found)
+        return self._record(**fields)
 
-    def steps(self, changes: Mapping[str, Any]) -> list[Action]:
-        """What an update does to change these fields; one that becomes empty is taken away."""
-        steps: list[Action] = []
+    def update_actions(self, changes: Mapping[str, Any]) -> list[Action]:
+        """Return the update actions that change these fields; an empty value is removed."""
+        actions: list[Action] = []
         for name, value in changes.items():
             field = F(self._names[name])
-            steps.append(field.remove() if _is_empty(value) else field.set(plain(value)))
-        return steps
+            actions.append(field.remove() if _is_empty(value) else field.set(to_store_value(value)))
+        return actions
 
     def _read(self, name: str, value: Any) -> Any:
         if name in self._enums:
@@ -75,22 +83,45 @@ class ItemMapper(Generic[R]):
         return tuple(value) if name in self._tuples else value
 
 
-def plain(value: Any) -> Any:
-    """A value as the store keeps it: no enums, no read-only maps, lists for tuples."""
+def to_store_value(value: Any) -> Any:
+    """Convert enums to values, mappings to dicts and tuples to lists."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: to_store_value(field) for key, field in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_store_value(element) for element in value]
     return value
+
+
+async def delete_match_items(store: Store, table: Table, match_id: str) -> int:
+    """Delete all items of a match, including expired ones; return their number.
+
+    Reads and deletes page by page, so that memory use is bounded.
+    """
+    deleted = 0
+    start: Key | None = None
+    while True:
+        page = await store.query(
+            table,
+            F("matchId") == match_id,
+            project=table.key_names,
+            limit=DELETE_PAGE,
+            start=start,
+            consistent=True,
+        )
+        await store.write_many(table, deletes=page.items, bound=DELETE_PAGE)
+        deleted += len(page.items)
+        start = page.next
+        if start is None:
+            return deleted
 
 
 def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value)
 
 
-def _enum_in(hint: Any) -> type[Enum] | None:
+def _enum_type(hint: Any) -> type[Enum] | None:
     for option in (hint, *getattr(hint, "__args__", ())):
         if isinstance(option, type) and issubclass(option, Enum):
             return option

@@ -1,4 +1,4 @@
-"""The table `cricket-leagues`: competitions, and whether they are followed up."""
+"""The table `cricket-leagues`: competitions, and whether they are active."""
 
 from dataclasses import dataclass
 from operator import attrgetter
@@ -20,29 +20,32 @@ CRICKET_LEAGUES = Table(
         Attribute("name", "S", required=True),
         Attribute("code", "S", about="the leagueCode of its fixtures"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("seasonId", "S", about="the season that is on"),
+        Attribute("seasonId", "S", about="the current season"),
         Attribute("countryId", "S"),
         Attribute("imageUrl", "S"),
         Attribute("type", "S"),
         Attribute(
-            "active", "BOOL", required=True, about="its fixtures are synced and its followers told"
+            "active",
+            "BOOL",
+            required=True,
+            about="its fixtures are synced and its followers notified",
         ),
-        Attribute("version", "N", required=True, about="counts the changes"),
+        Attribute("version", "N", required=True, about="number of changes, for optimistic locking"),
         Attribute(
             "editedAt",
             "N",
-            about="epoch milliseconds of the last change of name or picture by an administrator",
+            about="epoch milliseconds of the last change of name or image by an administrator",
         ),
     ),
 )
-_SHAPE: Final = ItemMapper(League)
-# Below thirty are in use; SportMonks has some more.
+_MAPPER: Final = ItemMapper(League)
+# About thirty are in use.
 MAX_LEAGUES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class LeagueRepository:
-    """Competitions by id, all of them, and the active ones."""
+    """Leagues by id, all leagues and active leagues."""
 
     store: Store
     tables: ClassVar = (CRICKET_LEAGUES,)
@@ -58,7 +61,7 @@ class LeagueRepository:
     )
     async def get(self, league_id: str) -> League | None:
         item = await self.store.get(CRICKET_LEAGUES, {"leagueId": league_id}, consistent=True)
-        return None if item is None else _SHAPE.record(item)
+        return None if item is None else _MAPPER.to_record(item)
 
     @access(
         "Get all leagues",
@@ -71,10 +74,10 @@ class LeagueRepository:
         bound=MAX_LEAGUES,
     )
     async def all(self) -> list[League]:
-        """By name."""
+        """Return the leagues by name."""
         items = self.store.scan_items(CRICKET_LEAGUES, consistent=True)
         return sorted(
-            [_SHAPE.record(item) async for item in items], key=attrgetter("name", "league_id")
+            [_MAPPER.to_record(item) async for item in items], key=attrgetter("name", "league_id")
         )
 
     @access(
@@ -88,10 +91,10 @@ class LeagueRepository:
         bound=MAX_LEAGUES,
     )
     async def active(self) -> list[League]:
-        """By name."""
+        """Return the leagues by name."""
         items = self.store.scan_items(CRICKET_LEAGUES, filter=F("active") == True, consistent=True)  # noqa: E712
         return sorted(
-            [_SHAPE.record(item) async for item in items], key=attrgetter("name", "league_id")
+            [_MAPPER.to_record(item) async for item in items], key=attrgetter("name", "league_id")
         )
 
     @access(
@@ -104,10 +107,12 @@ class LeagueRepository:
         frequency="Per sync cycle",
     )
     async def put(self, league: League) -> bool:
-        """Put a league in place of the one whose version is one less, or of none; False where it has changed meanwhile."""
-        as_read = not_exists("leagueId") | (F("version") == league.version - 1)
+        """Create a league or replace its previous version; return False if it has changed."""
+        is_previous_version = not_exists("leagueId") | (F("version") == league.version - 1)
         try:
-            await self.store.put(CRICKET_LEAGUES, _SHAPE.item(league), condition=as_read)
+            await self.store.put(
+                CRICKET_LEAGUES, _MAPPER.to_item(league), condition=is_previous_version
+            )
         except ConditionFailed:
             return False
         return True
@@ -122,19 +127,19 @@ class LeagueRepository:
         frequency="Rare, admin-only",
     )
     async def update(self, league_id: str, **changes: Any) -> League | None:
-        """The league with these fields of `League` changed and its version one higher, or None where there is no such league."""
-        steps = (*_SHAPE.steps(changes), F("version").add(1))
+        """Change fields and increment the version; return None if there is no such league."""
+        actions = (*_MAPPER.update_actions(changes), F("version").add(1))
         try:
             item = await self.store.update(
                 CRICKET_LEAGUES,
                 {"leagueId": league_id},
-                *steps,
+                *actions,
                 condition=exists("leagueId"),
                 returns="ALL_NEW",
             )
         except ConditionFailed:
             return None
-        return _SHAPE.record(item or {})
+        return _MAPPER.to_record(item or {})
 
     @access(
         "Delete league",
@@ -146,7 +151,7 @@ class LeagueRepository:
         frequency="Rare",
     )
     async def delete(self, league_id: str) -> bool:
-        """Whether it was there."""
+        """Delete a league; return False if there is none."""
         return (
             await self.store.delete(CRICKET_LEAGUES, {"leagueId": league_id}, returns="ALL_OLD")
             is not None

@@ -1,8 +1,8 @@
-"""The table `live-activities`: what each device of each follower shows of a match, from `pending` over `active` to `ended`.
+"""The table `live-activities`: the Live Activity of a match on each device of a follower.
 
-Every step is one conditional write, so that of many who try at once one succeeds: whoever claims a
-start may send it, and whoever ends an activity says why. One that has ended stays so until it is
-begun anew, and never wakes up by a token that comes late.
+The status changes from `pending` to `active` to `ended`. Every transition is one conditional write,
+so one of several concurrent callers succeeds: the one that claims a start sends it, and the one
+that ends an activity sets the reason. A late token does not reactivate an ended activity.
 """
 
 from collections.abc import AsyncGenerator, Collection
@@ -25,63 +25,63 @@ from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
-WHO: Final = "userId#deviceId"
+USER_AND_DEVICE: Final = "userId#deviceId"
 
 LIVE_ACTIVITIES = Table(
     "live-activities",
     partition=S("matchId"),
-    sort=S(WHO),
+    sort=S(USER_AND_DEVICE),
     ttl="ttl",
     attributes=(
         Attribute("matchId", "S", required=True, about="The match being followed"),
-        Attribute(WHO, "S", required=True, about="Composite key for user + device"),
+        Attribute(USER_AND_DEVICE, "S", required=True, about="Composite key for user + device"),
         Attribute("userId", "S", required=True),
         Attribute("deviceId", "S", required=True),
-        Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
+        Attribute("teamId", "S", required=True, about='the followed team, or "neutral"'),
         Attribute("status", "S", required=True, about="pending, active, or ended"),
         Attribute(
             "updateToken",
             "S",
-            about="Current APNs update token for this LA; gone once the device knows that it has ended",
+            about="Current APNs update token for this LA; removed when the end is delivered",
         ),
-        Attribute("channelId", "S", about="the broadcast channel that it was started on"),
+        Attribute("channelId", "S", about="the broadcast channel it was started with"),
         Attribute(
             "endReason", "S", about="match_end, user_unfollow, user_dismissed, token_invalid"
         ),
-        Attribute("starts", "N", required=True, about="pushes-to-start so far"),
+        Attribute("starts", "N", required=True, about="number of push-to-start requests"),
         Attribute("startedAt", "N", about="epoch milliseconds of the last push-to-start"),
-        Attribute("shown", "S", about="the hash of the display state that it showed"),
+        Attribute("shown", "S", about="hash of the content of the last push-to-start"),
         Attribute("createdAt", "N", required=True, about="Epoch timestamp, milliseconds"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("ttl", "N", required=True, about="epoch seconds: auto-cleanup after match ends"),
     ),
 )
-_SHAPE: Final = ItemMapper(LiveActivity, expires_at="ttl")
-_PUSHED: Final = ("matchId", "userId", "deviceId", "teamId", "updateToken", "channelId")
-# It was swiped away there, or the token leads nowhere.
-KNOWN_BY_THE_DEVICE: Final = frozenset({EndReason.USER_DISMISSED, EndReason.TOKEN_INVALID})
+_MAPPER: Final = ItemMapper(LiveActivity, expires_at="ttl")
+_TARGET_ATTRIBUTES: Final = ("matchId", "userId", "deviceId", "teamId", "updateToken", "channelId")
+# The device needs no end push: the user dismissed the activity, or its token is invalid.
+END_PUSH_NOT_NEEDED: Final = frozenset({EndReason.USER_DISMISSED, EndReason.TOKEN_INVALID})
 MAX_ACTIVITIES: Final = 5_000_000
-MAX_OF_ONE: Final = 100
+MAX_PER_USER: Final = 100
 PAGE: Final = 500
 
 
 def _key(match_id: str, user_id: str, device_id: str) -> Item:
-    return {"matchId": match_id, WHO: activity_key(user_id, device_id)}
+    return {"matchId": match_id, USER_AND_DEVICE: activity_key(user_id, device_id)}
 
 
-def _over(reasons: Collection[EndReason], now: int) -> Condition:
-    """There is none, or one that has expired, or one that has ended for one of these reasons."""
-    gone = not_exists("matchId") | (F("ttl") <= now // 1000)
+def _is_absent(reasons: Collection[EndReason], now: int) -> Condition:
+    """The activity does not exist, has expired, or has ended for one of the reasons."""
+    is_gone = not_exists("matchId") | (F("ttl") <= now // 1000)
     if not reasons:
-        return gone
-    return gone | (
+        return is_gone
+    return is_gone | (
         (F("status") == ActivityStatus.ENDED.value)
         & F("endReason").is_in(*(reason.value for reason in reasons))
     )
 
 
 def _target(item: Item) -> PushTarget:
-    """By hand, since there are hundreds of thousands of them."""
+    """Convert without a mapper, because a match may have hundreds of thousands of targets."""
     return PushTarget(
         match_id=item["matchId"],
         user_id=item["userId"],
@@ -94,10 +94,7 @@ def _target(item: Item) -> PushTarget:
 
 @dataclass(frozen=True, slots=True)
 class LiveActivityRepository:
-    """Live Activities by match, person and device.
-
-    `now` is in milliseconds; what has expired by then is not there.
-    """
+    """Live Activities by match, user and device, without those expired at `now` milliseconds."""
 
     store: Store
     tables: ClassVar = (LIVE_ACTIVITIES,)
@@ -118,7 +115,9 @@ class LiveActivityRepository:
             LIVE_ACTIVITIES, _key(match_id, user_id, device_id), consistent=True
         )
         return (
-            None if item is None or has_expired(item["ttl"], now // 1000) else _SHAPE.record(item)
+            None
+            if item is None or has_expired(item["ttl"], now // 1000)
+            else _MAPPER.to_record(item)
         )
 
     @access(
@@ -130,12 +129,14 @@ class LiveActivityRepository:
         trigger="POST /user/follow/:matchId, MatchOrchestrator",
         frequency="Once per follower and device",
     )
-    async def create(self, activity: LiveActivity, anew_after: Collection[EndReason] = ()) -> bool:
-        """Whether there was none; one that ended for one of these reasons is begun anew."""
-        item = _SHAPE.item(activity) | _key(activity.match_id, activity.user_id, activity.device_id)
+    async def create(self, activity: LiveActivity, restartable: Collection[EndReason] = ()) -> bool:
+        """Create an activity, or restart one that ended for a `restartable` reason."""
+        item = _MAPPER.to_item(activity) | _key(
+            activity.match_id, activity.user_id, activity.device_id
+        )
         try:
             await self.store.put(
-                LIVE_ACTIVITIES, item, condition=_over(anew_after, activity.updated_at)
+                LIVE_ACTIVITIES, item, condition=_is_absent(restartable, activity.updated_at)
             )
         except ConditionFailed:
             return False
@@ -153,7 +154,7 @@ class LiveActivityRepository:
     async def claim_start(
         self, activity: LiveActivity, now: int, channel_id: str | None, shown: str
     ) -> bool:
-        """Whether the start is this caller's to send: it is pending, and nobody has sent one since it was read."""
+        """Claim the next start; return False if it is not pending or another one was claimed."""
         is_same = (F("status") == ActivityStatus.PENDING.value) & (F("starts") == activity.starts)
         changes = {
             "starts": activity.starts + 1,
@@ -164,7 +165,9 @@ class LiveActivityRepository:
         }
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            await self.store.update(LIVE_ACTIVITIES, key, *_SHAPE.steps(changes), condition=is_same)
+            await self.store.update(
+                LIVE_ACTIVITIES, key, *_MAPPER.update_actions(changes), condition=is_same
+            )
         except ConditionFailed:
             return False
         return True
@@ -179,8 +182,8 @@ class LiveActivityRepository:
         frequency="When iOS starts a Live Activity or rotates its token",
     )
     async def activate(self, activity: LiveActivity) -> LiveActivity | None:
-        """The activity as it stands now, active with this token or channel; None where it has ended, and stays so."""
-        may = _over((EndReason.TOKEN_INVALID,), activity.updated_at) | (
+        """Activate with a token or channel; return None if the activity has ended."""
+        may_activate = _is_absent((EndReason.TOKEN_INVALID,), activity.updated_at) | (
             F("status") != ActivityStatus.ENDED.value
         )
         changes = {
@@ -194,16 +197,16 @@ class LiveActivityRepository:
             "updated_at": activity.updated_at,
             "expires_at": activity.expires_at,
         }
-        kept = (
+        preserved = (
             F("createdAt").set(F("createdAt").if_not_exists(activity.created_at)),
             F("starts").set(F("starts").if_not_exists(0)),
         )
-        steps = [*_SHAPE.steps(changes), *kept]
+        actions = [*_MAPPER.update_actions(changes), *preserved]
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            return _SHAPE.record(
+            return _MAPPER.to_record(
                 await self.store.update(
-                    LIVE_ACTIVITIES, key, *steps, condition=may, returns="ALL_NEW"
+                    LIVE_ACTIVITIES, key, *actions, condition=may_activate, returns="ALL_NEW"
                 )
                 or {}
             )
@@ -216,7 +219,10 @@ class LiveActivityRepository:
         table=LIVE_ACTIVITIES,
         key="PK=matchId, SK=userId#deviceId with attribute_exists(matchId) AND status <> ended",
         by="both",
-        trigger="DELETE /user/follow/:matchId, POST /matches/:id/activity-dismissed, a refused token, match end",
+        trigger=(
+            "DELETE /user/follow/:matchId, POST /matches/:id/activity-dismissed, a rejected token, "
+            "match end"
+        ),
         frequency="Once per Live Activity",
     )
     async def end(
@@ -226,41 +232,45 @@ class LiveActivityRepository:
         now: int,
         only_token: str | None = None,
     ) -> LiveActivity | None:
-        """The activity as it was; None where it is not there or has ended, or has another token than the one to end.
+        """End an activity and return its previous state.
 
-        Where the device does not know yet, it keeps its token until `settle_end`: whoever sees it
-        tells the device once more.
+        Returns None if it does not exist, has ended, or has another token than `only_token`. The
+        token is preserved until `mark_end_delivered`, so that the end can be sent again.
         """
-        is_on = exists("matchId") & (F("status") != ActivityStatus.ENDED.value)
+        is_running = exists("matchId") & (F("status") != ActivityStatus.ENDED.value)
         if only_token is not None:
-            is_on &= F("updateToken") == only_token
+            is_running &= F("updateToken") == only_token
         changes: dict[str, Any] = {
             "status": ActivityStatus.ENDED,
             "end_reason": reason,
             "updated_at": now,
         }
-        if reason in KNOWN_BY_THE_DEVICE:
+        if reason in END_PUSH_NOT_NEEDED:
             changes["update_token"] = None
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
             item = await self.store.update(
-                LIVE_ACTIVITIES, key, *_SHAPE.steps(changes), condition=is_on, returns="ALL_OLD"
+                LIVE_ACTIVITIES,
+                key,
+                *_MAPPER.update_actions(changes),
+                condition=is_running,
+                returns="ALL_OLD",
             )
         except ConditionFailed:
             return None
-        return _SHAPE.record(item or {})
+        return _MAPPER.to_record(item or {})
 
     @access(
         "Settle ended Live Activity",
         UpdateItem.conditional,
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId with status = ended AND updateToken = :told",
+        key="PK=matchId, SK=userId#deviceId with status = ended AND updateToken = :token",
         by="both",
-        trigger="An end that APNs has taken, or whose token it does not know",
+        trigger="An end that APNs accepted, or whose token it rejected",
         frequency="Once per Live Activity",
     )
-    async def settle_end(self, activity: LiveActivity) -> bool:
-        """Forget the token of an activity whose device knows that it has ended; whether it was still there."""
+    async def mark_end_delivered(self, activity: LiveActivity) -> bool:
+        """Remove the token of an ended activity; return False if it has changed."""
         is_same = (F("status") == ActivityStatus.ENDED.value) & (
             F("updateToken") == activity.update_token
         )
@@ -284,7 +294,7 @@ class LiveActivityRepository:
         bound=MAX_ACTIVITIES,
     )
     async def targets(self, match_id: str, now: int) -> AsyncGenerator[list[PushTarget], None]:
-        """As much as a push wants of all that are active, by person and device, a page at a time."""
+        """Yield pages of push targets of the active activities, by user and device."""
         is_active = (F("status") == ActivityStatus.ACTIVE.value) & (F("ttl") > now // 1000)
         start: Key | None = None
         while True:
@@ -292,7 +302,7 @@ class LiveActivityRepository:
                 LIVE_ACTIVITIES,
                 F("matchId") == match_id,
                 filter=is_active,
-                project=_PUSHED,
+                project=_TARGET_ATTRIBUTES,
                 limit=PAGE,
                 start=start,
                 consistent=True,
@@ -314,12 +324,12 @@ class LiveActivityRepository:
         bound=MAX_ACTIVITIES,
     )
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[LiveActivity, None]:
-        """All of them, whatever their status, by person and device, a page at a time."""
+        """Yield all activities of a match by user and device; reads page by page."""
         where, alive = F("matchId") == match_id, F("ttl") > now // 1000
         async for item in self.store.items(
             LIVE_ACTIVITIES, where, filter=alive, page=PAGE, consistent=True
         ):
-            yield _SHAPE.record(item)
+            yield _MAPPER.to_record(item)
 
     @access(
         "Get user's Live Activities for match",
@@ -329,14 +339,16 @@ class LiveActivityRepository:
         by="both",
         trigger="Unfollow cascade, PATCH /user/follow/:matchId, MatchOrchestrator",
         frequency="On unfollow",
-        bound=MAX_OF_ONE,
+        bound=MAX_PER_USER,
     )
     async def of_user(self, match_id: str, user_id: str, now: int) -> list[LiveActivity]:
-        """One person's, on all devices."""
-        where = (F("matchId") == match_id) & F(WHO).begins_with(activity_key(user_id, ""))
+        """Return the activities of a user on all devices."""
+        where = (F("matchId") == match_id) & F(USER_AND_DEVICE).begins_with(
+            activity_key(user_id, "")
+        )
         theirs = (F("userId") == user_id) & (F("ttl") > now // 1000)
         return [
-            _SHAPE.record(item)
+            _MAPPER.to_record(item)
             async for item in self.store.items(
                 LIVE_ACTIVITIES, where, filter=theirs, consistent=True
             )
@@ -352,7 +364,7 @@ class LiveActivityRepository:
         frequency="User action",
     )
     async def change_team(self, activity: LiveActivity, team_id: str) -> bool:
-        """Show the match from another side from now on; whether there is such an activity."""
+        """Change the team; return False if there is no such activity."""
         key = _key(activity.match_id, activity.user_id, activity.device_id)
         try:
             await self.store.update(

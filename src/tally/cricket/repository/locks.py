@@ -1,10 +1,7 @@
-"""The table `cricket-locks`: which instance sees to what.
+"""The table `cricket-locks`: locks that expire unless they are extended.
 
-A lock that is not extended ends by itself.
-
-`StoreLocks` is the adapter for the port `kit.locks.Locks`. An owner is one holder, not one
-instance: two jobs of an instance that want the same lock need two of them, or each would extend
-what the other holds.
+`StoreLocks` implements the port `kit.locks.Locks`. An owner is one holder, not one instance: two
+jobs of an instance need two owners, or each would extend the lock of the other.
 """
 
 from dataclasses import dataclass
@@ -28,22 +25,22 @@ CRICKET_LOCKS = Table(
             "expiresAt",
             "N",
             required=True,
-            about="epoch milliseconds; from then on anybody may take it",
+            about="epoch milliseconds; from then on it can be acquired",
         ),
         Attribute(
             "ttl",
             "N",
             required=True,
-            about="epoch seconds, a day later: what a crash left behind goes",
+            about="epoch seconds, a day later: deletes locks left by a crash",
         ),
     ),
 )
-KEPT_SECONDS: Final = 86_400
+CLEANUP_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class LockRepository:
-    """Locks by key. Moments are milliseconds."""
+    """Locks by key. Times are milliseconds."""
 
     store: Store
     tables: ClassVar = (CRICKET_LOCKS,)
@@ -52,18 +49,20 @@ class LockRepository:
         "Acquire lock",
         PutItem.conditional,
         table=CRICKET_LOCKS,
-        key="PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now",
+        key=(
+            "PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now"
+        ),
         by="system",
         trigger="LiveScoreJob, any concurrent job",
         frequency="Every 2.5s per live match",
     )
     async def acquire(self, lock_key: str, owner: str, now: int, expires_at: int) -> bool:
-        """Whether the lock is the owner's now; False while anybody has it, the owner included."""
+        """Acquire the lock; return False while it is held, even by the same owner."""
         item = {
             "lockKey": lock_key,
             "owner": owner,
             "expiresAt": expires_at,
-            "ttl": expires_at // 1000 + KEPT_SECONDS,
+            "ttl": expires_at // 1000 + CLEANUP_SECONDS,
         }
         try:
             await self.store.put(
@@ -83,7 +82,7 @@ class LockRepository:
         frequency="After each processing tick",
     )
     async def release(self, lock_key: str, owner: str) -> bool:
-        """Whether it was the owner's to release."""
+        """Release the lock; return False if the owner does not hold it."""
         try:
             await self.store.delete(
                 CRICKET_LOCKS, {"lockKey": lock_key}, condition=F("owner") == owner
@@ -102,11 +101,14 @@ class LockRepository:
         frequency="During processing",
     )
     async def extend(self, lock_key: str, owner: str, expires_at: int) -> bool:
-        """Whether it is still the owner's; one that has expired and that nobody took is."""
-        steps = (F("expiresAt").set(expires_at), F("ttl").set(expires_at // 1000 + KEPT_SECONDS))
+        """Extend the lock, also an expired one that no other owner acquired."""
+        actions = (
+            F("expiresAt").set(expires_at),
+            F("ttl").set(expires_at // 1000 + CLEANUP_SECONDS),
+        )
         try:
             await self.store.update(
-                CRICKET_LOCKS, {"lockKey": lock_key}, *steps, condition=F("owner") == owner
+                CRICKET_LOCKS, {"lockKey": lock_key}, *actions, condition=F("owner") == owner
             )
         except ConditionFailed:
             return False
@@ -115,7 +117,7 @@ class LockRepository:
 
 @dataclass(frozen=True, slots=True)
 class StoreLocks:
-    """The locks of one owner, as jobs want them."""
+    """The locks of one owner."""
 
     locks: LockRepository
     clock: Clock

@@ -1,7 +1,6 @@
-"""The table `cricket-prematch-notifications`: who has been told what about a match, so that nobody is told twice.
+"""The table `cricket-prematch-notifications`: sent notifications, so that none is sent twice.
 
-One record for each person and match says that they were told of the start; one more, under
-`{userId}#toss`, of the toss.
+The sort key of the prematch notification is the user id; that of the toss is `{userId}#toss`.
 """
 
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ CRICKET_PREMATCH_NOTIFICATIONS = Table(
             "userId",
             "S",
             required=True,
-            about="Cognito user ID; with #toss behind it, that they were told of the toss",
+            about="Cognito user ID, with the suffix #toss for the toss notification",
         ),
         Attribute("sentAt", "N", required=True, about="epoch milliseconds"),
         Attribute("expiresAt", "N", required=True, about="epoch seconds, 48 hours later"),
@@ -45,7 +44,7 @@ def _key(match_id: str, user_id: str, kind: NotificationKind) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class NotificationRepository:
-    """Notices by match and person."""
+    """Sent notifications by match and user."""
 
     store: Store
     tables: ClassVar = (CRICKET_PREMATCH_NOTIFICATIONS,)
@@ -74,13 +73,13 @@ class NotificationRepository:
         trigger="PrematchNotificationJob",
         frequency="Once per match",
     )
-    async def mark_sent(self, notice: SentNotification) -> bool:
-        """Whether it had not been marked before: of many who try at once, one may send."""
-        item = _key(notice.match_id, notice.user_id, notice.kind) | {
-            "sentAt": notice.sent_at,
-            "expiresAt": notice.expires_at,
+    async def mark_sent(self, notification: SentNotification) -> bool:
+        """Mark as sent; return False if it was marked before. One of several callers succeeds."""
+        item = _key(notification.match_id, notification.user_id, notification.kind) | {
+            "sentAt": notification.sent_at,
+            "expiresAt": notification.expires_at,
         }
-        unmarked = not_exists("matchId") | (F("expiresAt") <= notice.sent_at // 1000)
+        unmarked = not_exists("matchId") | (F("expiresAt") <= notification.sent_at // 1000)
         try:
             await self.store.put(CRICKET_PREMATCH_NOTIFICATIONS, item, condition=unmarked)
         except ConditionFailed:

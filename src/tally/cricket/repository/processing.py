@@ -1,7 +1,7 @@
-"""The table `match-processing-state`: how far the balls of each match have been processed, so that a restart skips none.
+"""The table `match-processing-state`: the ball log of each match, so that a restart skips no ball.
 
-Memory comes first, and this is what it is filled from at the start. The state never goes back: what
-arrives late, from an instance that has lost its match, is refused. Ball data is kept compressed.
+Instances cache the state in memory and load it from here at start. It never goes back: a late write
+of an instance that has lost its match is rejected. Balls are compressed.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MATCH_PROCESSING_STATE = Table(
     attributes=(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
         Attribute(
-            "ballByBall", "B", required=True, about="full ball data: JSON, compressed by zlib"
+            "ballByBall", "B", required=True, about="full ball data: JSON, compressed with zlib"
         ),
         Attribute("lastProcessedBall", "N", required=True, about="the id to resume from"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
@@ -37,7 +37,7 @@ MAX_MATCHES: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ProcessingRepository:
-    """Progress by match. Moments are seconds: what has expired is not there."""
+    """Processing states by match, without those expired at `now` seconds."""
 
     store: Store
     tables: ClassVar = (MATCH_PROCESSING_STATE,)
@@ -64,7 +64,7 @@ class ProcessingRepository:
         frequency="Per new ball detected",
     )
     async def put(self, processing: ProcessingState) -> bool:
-        """Whether this is the furthest known; False where another instance has got further."""
+        """Write the state; return False if a later ball has been processed."""
         item = {
             "matchId": processing.match_id,
             "ballByBall": zlib.compress(processing.content.encode()),
@@ -73,11 +73,11 @@ class ProcessingRepository:
             "ttl": processing.expires_at,
         }
         has_passed = F("ttl") <= processing.updated_at // 1000
-        not_back = (
+        is_progress = (
             not_exists("matchId") | (F("lastProcessedBall") <= processing.last_ball_id) | has_passed
         )
         try:
-            await self.store.put(MATCH_PROCESSING_STATE, item, condition=not_back)
+            await self.store.put(MATCH_PROCESSING_STATE, item, condition=is_progress)
         except ConditionFailed:
             return False
         return True
@@ -93,12 +93,12 @@ class ProcessingRepository:
         bound=MAX_MATCHES,
     )
     async def hydrate(self, match_ids: Sequence[str] | None, now: int) -> list[ProcessingState]:
-        """The progress of these matches, or of all where it is not known which ones are on."""
+        """Return the states of these matches, or of all with None."""
         if match_ids is not None:
-            found = await asyncio.gather(
+            states = await asyncio.gather(
                 *(self._get(match_id, now) for match_id in dict.fromkeys(match_ids))
             )
-            return [each for each in found if each is not None]
+            return [state for state in states if state is not None]
         items = self.store.scan_items(MATCH_PROCESSING_STATE, consistent=True)
         return [_processing(item) async for item in items if not has_expired(item["ttl"], now)]
 

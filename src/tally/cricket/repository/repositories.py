@@ -50,7 +50,7 @@ class Repositories:
     devices: UserDeviceRepository
     follows: FollowRepository
     subscriptions: ActivitySubscriptionRepository
-    notices: NotificationRepository
+    notifications: NotificationRepository
     locks: LockRepository
     hashes: StateHashRepository
     displays: DisplayCacheRepository
@@ -69,7 +69,7 @@ class Repositories:
             devices=UserDeviceRepository(store),
             follows=FollowRepository(store),
             subscriptions=ActivitySubscriptionRepository(store),
-            notices=NotificationRepository(store),
+            notifications=NotificationRepository(store),
             locks=LockRepository(store),
             hashes=StateHashRepository(store),
             displays=DisplayCacheRepository(store),

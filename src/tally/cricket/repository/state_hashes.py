@@ -1,4 +1,4 @@
-"""The table `cricket-state-hashes`: the fingerprint of what was pushed last, for each view of a match."""
+"""The table `cricket-state-hashes`: the hash of the content last pushed to each view of a match."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -18,7 +18,7 @@ CRICKET_STATE_HASHES = Table(
             "matchTeamKey",
             "S",
             required=True,
-            about="{matchId}#{teamId}, where neutral stands for no team",
+            about="{matchId}#{teamId}; the team id of the neutral view is neutral",
         ),
         Attribute("matchId", "S", required=True),
         Attribute("teamId", "S", required=True),
@@ -26,7 +26,7 @@ CRICKET_STATE_HASHES = Table(
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
     ),
 )
-_SHAPE: Final = ItemMapper(StateHash)
+_MAPPER: Final = ItemMapper(StateHash)
 
 
 def _key(match_id: str, team_id: str) -> Item:
@@ -35,7 +35,7 @@ def _key(match_id: str, team_id: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class StateHashRepository:
-    """Fingerprints by match and side."""
+    """Hashes by match and view."""
 
     store: Store
     tables: ClassVar = (CRICKET_STATE_HASHES,)
@@ -51,7 +51,7 @@ class StateHashRepository:
     )
     async def get(self, match_id: str, team_id: str) -> StateHash | None:
         item = await self.store.get(CRICKET_STATE_HASHES, _key(match_id, team_id), consistent=True)
-        return None if item is None else _SHAPE.record(item)
+        return None if item is None else _MAPPER.to_record(item)
 
     @access(
         "Update stored hash",
@@ -64,7 +64,7 @@ class StateHashRepository:
     )
     async def put(self, state: StateHash) -> None:
         await self.store.put(
-            CRICKET_STATE_HASHES, _key(state.match_id, state.team_id) | _SHAPE.item(state)
+            CRICKET_STATE_HASHES, _key(state.match_id, state.team_id) | _MAPPER.to_item(state)
         )
 
     @access(

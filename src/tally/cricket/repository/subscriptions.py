@@ -1,6 +1,6 @@
-"""The table `cricket-activity-subscriptions`: Live Activities that an app started by itself, by the token of each.
+"""The table `cricket-activity-subscriptions`: Live Activities that apps started themselves.
 
-The token is the sort key, so that a person with a phone and a tablet has two.
+The sort key is the push token, so that a user with a phone and a tablet has two.
 """
 
 from collections.abc import AsyncGenerator
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.cricket.model.records import ActivitySubscription
-from tally.cricket.repository.items import ItemMapper
-from tally.cricket.repository.removal import delete_match_items
+from tally.cricket.repository.items import ItemMapper, delete_match_items
 from tally.store.access import BatchWriteItem, DeleteItem, Query, UpdateItem, access
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F
@@ -24,16 +23,16 @@ CRICKET_ACTIVITY_SUBSCRIPTIONS = Table(
     ttl="expiresAt",
     attributes=(
         Attribute("matchId", "S", required=True, about="Fixture match ID"),
-        Attribute("pushToken", "S", required=True, about="of this one Live Activity"),
+        Attribute("pushToken", "S", required=True, about="push token of the Live Activity"),
         Attribute("userId", "S", required=True, about="Cognito user ID"),
-        Attribute("teamId", "S", required=True, about='the side that they are on, or "neutral"'),
+        Attribute("teamId", "S", required=True, about='the followed team, or "neutral"'),
         Attribute("createdAt", "N", required=True, about="epoch milliseconds"),
         Attribute(
             "expiresAt", "N", required=True, about="epoch seconds, 48 hours after the match starts"
         ),
     ),
 )
-_SHAPE: Final = ItemMapper(ActivitySubscription)
+_MAPPER: Final = ItemMapper(ActivitySubscription)
 MAX_SUBSCRIPTIONS: Final = 2_000_000
 PAGE: Final = 500
 
@@ -60,32 +59,37 @@ class ActivitySubscriptionRepository:
         bound=MAX_SUBSCRIPTIONS,
     )
     async def of_match(self, match_id: str, now: int) -> AsyncGenerator[ActivitySubscription, None]:
-        """All that have not expired at `now` seconds, a page at a time, by token."""
+        """Yield the subscriptions of a match that have not expired at `now` seconds, by token."""
         where, alive = F("matchId") == match_id, F("expiresAt") > now
         async for item in self.store.items(
             CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=alive, page=PAGE, consistent=True
         ):
-            yield _SHAPE.record(item)
+            yield _MAPPER.to_record(item)
 
     @access(
         "Register LA subscription",
         UpdateItem.with_note("upsert"),
         table=CRICKET_ACTIVITY_SUBSCRIPTIONS,
-        key="PK=matchId, SK=pushToken, SET userId, teamId, expiresAt, createdAt = if_not_exists(...)",
+        key=(
+            "PK=matchId, SK=pushToken, "
+            "SET userId, teamId, expiresAt, createdAt = if_not_exists(...)"
+        ),
         by="user",
         trigger="POST /user/activity/:matchId",
         frequency="When iOS starts Live Activity",
     )
     async def register(self, subscription: ActivitySubscription) -> ActivitySubscription:
-        steps = (
+        actions = (
             F("userId").set(subscription.user_id),
             F("teamId").set(subscription.team_id),
             F("expiresAt").set(subscription.expires_at),
             F("createdAt").set(F("createdAt").if_not_exists(subscription.created_at)),
         )
         key = _key(subscription.match_id, subscription.push_token)
-        return _SHAPE.record(
-            await self.store.update(CRICKET_ACTIVITY_SUBSCRIPTIONS, key, *steps, returns="ALL_NEW")
+        return _MAPPER.to_record(
+            await self.store.update(
+                CRICKET_ACTIVITY_SUBSCRIPTIONS, key, *actions, returns="ALL_NEW"
+            )
             or {}
         )
 
@@ -99,7 +103,7 @@ class ActivitySubscriptionRepository:
         frequency="When iOS ends Live Activity",
     )
     async def remove(self, match_id: str, push_token: str, user_id: str) -> bool:
-        """Whether there was one of this person: nobody removes another's."""
+        """Delete a subscription of this user; return False if there is none."""
         try:
             key = _key(match_id, push_token)
             await self.store.delete(
@@ -120,12 +124,12 @@ class ActivitySubscriptionRepository:
         bound=MAX_SUBSCRIPTIONS,
     )
     async def remove_of_user(self, match_id: str, user_id: str) -> list[ActivitySubscription]:
-        """Those that were removed, by token."""
+        """Delete the subscriptions of a user for a match; return them by token."""
         where, theirs = F("matchId") == match_id, F("userId") == user_id
         items = self.store.items(
             CRICKET_ACTIVITY_SUBSCRIPTIONS, where, filter=theirs, page=PAGE, consistent=True
         )
-        removed = [_SHAPE.record(item) async for item in items]
+        removed = [_MAPPER.to_record(item) async for item in items]
         for subscription in removed:
             await self.store.delete(
                 CRICKET_ACTIVITY_SUBSCRIPTIONS, _key(match_id, subscription.push_token)
@@ -143,5 +147,5 @@ class ActivitySubscriptionRepository:
         bound=MAX_SUBSCRIPTIONS,
     )
     async def remove_all(self, match_id: str) -> int:
-        """How many there were, expired ones included."""
+        """Delete all subscriptions of a match, including expired ones; return their number."""
         return await delete_match_items(self.store, CRICKET_ACTIVITY_SUBSCRIPTIONS, match_id)

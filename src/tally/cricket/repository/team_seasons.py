@@ -1,4 +1,4 @@
-"""The table `cricket-team-seasons`: which sides play a season, and how they have fared in it."""
+"""The table `cricket-team-seasons`: the teams of each season, with their statistics."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ CRICKET_TEAM_SEASONS = Table(
         Attribute("stats", "M", required=True, about="played, won, lost, points…"),
     ),
 )
-_SHAPE: Final = ItemMapper(TeamSeason)
-MAX_IN_A_SEASON: Final = 500
+_MAPPER: Final = ItemMapper(TeamSeason)
+MAX_PER_SEASON: Final = 500
 MAX_WRITTEN: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class TeamSeasonRepository:
-    """Sides by season."""
+    """Teams by season."""
 
     store: Store
     tables: ClassVar = (CRICKET_TEAM_SEASONS,)
@@ -45,11 +45,11 @@ class TeamSeasonRepository:
         by="both",
         trigger="GET /seasons/:id/teams, FixtureEnrichmentProvider",
         frequency="Per request / per enrichment",
-        bound=MAX_IN_A_SEASON,
+        bound=MAX_PER_SEASON,
     )
     async def of_season(self, season_id: str) -> list[TeamSeason]:
         items = self.store.items(CRICKET_TEAM_SEASONS, F("seasonId") == season_id, consistent=True)
-        return [_SHAPE.record(item) async for item in items]
+        return [_MAPPER.to_record(item) async for item in items]
 
     @access(
         "Write season-team records",
@@ -63,5 +63,5 @@ class TeamSeasonRepository:
     )
     async def write_batch(self, records: Iterable[TeamSeason]) -> None:
         await self.store.write_many(
-            CRICKET_TEAM_SEASONS, puts=[_SHAPE.item(record) for record in records]
+            CRICKET_TEAM_SEASONS, puts=[_MAPPER.to_item(record) for record in records]
         )

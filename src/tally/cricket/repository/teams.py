@@ -1,4 +1,4 @@
-"""The table `cricket-teams`: sides, as SportMonks knows them and as an administrator has changed them."""
+"""The table `cricket-teams`: teams from SportMonks, with the changes of administrators."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,25 +19,25 @@ CRICKET_TEAMS = Table(
     attributes=(
         Attribute("teamId", "S", required=True, about="SportMonks team ID"),
         Attribute("name", "S", required=True),
-        Attribute("code", "S", about="three letters or so"),
+        Attribute("code", "S", about="about three letters"),
         Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
         Attribute("imageUrl", "S"),
         Attribute("countryId", "S"),
         Attribute("isNational", "BOOL", required=True),
-        Attribute("color", "S", about="#rrggbb, given by an administrator"),
+        Attribute("color", "S", about="#rrggbb, set by an administrator"),
         Attribute(
             "editedAt", "N", about="epoch milliseconds of the last change by an administrator"
         ),
     ),
 )
-_SHAPE: Final = ItemMapper(Team)
-# Below a hundred in one competition; SportMonks has some hundreds in all.
+_MAPPER: Final = ItemMapper(Team)
+# SportMonks lists some hundreds.
 MAX_TEAMS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class TeamRepository:
-    """Sides by id, and all of them."""
+    """Teams by id, and all teams."""
 
     store: Store
     tables: ClassVar = (CRICKET_TEAMS,)
@@ -53,7 +53,7 @@ class TeamRepository:
     )
     async def get(self, team_id: str) -> Team | None:
         item = await self.store.get(CRICKET_TEAMS, {"teamId": team_id}, consistent=True)
-        return None if item is None else _SHAPE.record(item)
+        return None if item is None else _MAPPER.to_record(item)
 
     @access(
         "Get all teams",
@@ -66,10 +66,10 @@ class TeamRepository:
         bound=MAX_TEAMS,
     )
     async def all(self) -> list[Team]:
-        """By name."""
+        """Return the teams by name."""
         items = self.store.scan_items(CRICKET_TEAMS, consistent=True)
         return sorted(
-            [_SHAPE.record(item) async for item in items], key=attrgetter("name", "team_id")
+            [_MAPPER.to_record(item) async for item in items], key=attrgetter("name", "team_id")
         )
 
     @access(
@@ -83,8 +83,8 @@ class TeamRepository:
         bound=MAX_TEAMS,
     )
     async def write_batch(self, teams: Iterable[Team]) -> None:
-        """Put whole teams: who syncs leaves those out that an administrator has changed."""
-        await self.store.write_many(CRICKET_TEAMS, puts=[_SHAPE.item(team) for team in teams])
+        """Write new teams. For existing ones use `update`, which preserves other fields."""
+        await self.store.write_many(CRICKET_TEAMS, puts=[_MAPPER.to_item(team) for team in teams])
 
     @access(
         "Update team fields",
@@ -96,16 +96,16 @@ class TeamRepository:
         frequency="Rare, admin-only",
     )
     async def update(self, team_id: str, **changes: Any) -> Team | None:
-        """The team with these fields of `Team` changed, or None where there is no such team."""
-        steps = _SHAPE.steps(changes)
+        """Change fields of a team; return None if there is no such team."""
+        actions = _MAPPER.update_actions(changes)
         try:
             item = await self.store.update(
                 CRICKET_TEAMS,
                 {"teamId": team_id},
-                *steps,
+                *actions,
                 condition=exists("teamId"),
                 returns="ALL_NEW",
             )
         except ConditionFailed:
             return None
-        return _SHAPE.record(item or {})
+        return _MAPPER.to_record(item or {})

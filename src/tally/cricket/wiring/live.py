@@ -111,7 +111,7 @@ class ActivityFactory:
     def notifier(self) -> FollowerNotifier:
         return FollowerNotifier(
             follows=self.repositories.follows,
-            notices=self.repositories.notices,
+            notices=self.repositories.notifications,
             devices=self.repositories.devices,
             apns=self.apns,
             clock=self.clock,

@@ -125,7 +125,7 @@ class ActivityStarter:
                 )
                 await self.activities.activate(active)
         elif result.outcome is PushOutcome.TOKEN_INVALID:
-            await self.devices.forget_push_to_start(claimed.device)
+            await self.devices.remove_push_to_start(claimed.device)
 
     async def _try_claim(
         self,
