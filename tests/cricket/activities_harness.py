@@ -198,13 +198,13 @@ class ActivitiesHarness:
                 BatchWrite(CRICKET_DEVICES, tuple(phones[start : start + 25]))
             )
 
-    async def shown(self, fixture: Fixture, phone: Phone) -> LiveActivity | None:
+    async def activity(self, fixture: Fixture, phone: Phone) -> LiveActivity | None:
         return await self.activities.get(
             fixture.match_id, phone.user_id, phone.device_id, self.clock.milliseconds()
         )
 
     async def status(self, fixture: Fixture, phone: Phone) -> ActivityStatus | None:
-        activity = await self.shown(fixture, phone)
+        activity = await self.activity(fixture, phone)
         return None if activity is None else activity.status
 
     def update_token(self, phone: Phone) -> str:

@@ -205,8 +205,8 @@ async def test_a_channel_is_created_read_listed_used_and_deleted(apns: ApnsHarne
 async def test_all_channels_are_listed(apns: ApnsHarness) -> None:
     """The response has a quarter of a megabyte, more than an HTTP/2 window."""
     known = {await apns.gateway.create_channel()}
-    wanted = apns.simulator.channels.configs[next(iter(known))]
-    known |= {apns.simulator.channels.create(wanted) for _ in range(9_000)}
+    config = apns.simulator.channels.configs[next(iter(known))]
+    known |= {apns.simulator.channels.create(config) for _ in range(9_000)}
     assert set(await apns.gateway.list_channels()) >= known
 
 

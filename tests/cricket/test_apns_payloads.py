@@ -159,26 +159,27 @@ def test_content_within_its_limit_fits_with_any_alert(title: str, body: str, tex
             ),
         }[kind](content)
         assert aps(payload)["content-state"] == content
-        shown = aps(payload)["alert"]
+        alert_text = aps(payload)["alert"]
         assert (
-            len(json.dumps(shown["title"], ensure_ascii=False).encode()) - 2
+            len(json.dumps(alert_text["title"], ensure_ascii=False).encode()) - 2
             <= MAX_ALERT_TITLE_BYTES
         )
         assert (
-            len(json.dumps(shown["body"], ensure_ascii=False).encode()) - 2 <= MAX_ALERT_BODY_BYTES
+            len(json.dumps(alert_text["body"], ensure_ascii=False).encode()) - 2
+            <= MAX_ALERT_BODY_BYTES
         )
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_short_alerts_are_not_truncated(text: str) -> None:
-    shown = aps(update_payload(timestamp=1, content={}, alert=Alert("t", text[:50])))["alert"][
+    alert_text = aps(update_payload(timestamp=1, content={}, alert=Alert("t", text[:50])))["alert"][
         "body"
     ]
-    assert shown == text[:50]
+    assert alert_text == text[:50]
 
 
 def test_a_long_text_is_truncated_between_characters_with_an_ellipsis() -> None:
-    shown = aps(update_payload(timestamp=1, content={}, alert=Alert("é" * 500, "x")))["alert"][
+    alert_text = aps(update_payload(timestamp=1, content={}, alert=Alert("é" * 500, "x")))["alert"][
         "title"
     ]
-    assert shown == "é" * ((MAX_ALERT_TITLE_BYTES - 3) // 2) + "…"
+    assert alert_text == "é" * ((MAX_ALERT_TITLE_BYTES - 3) // 2) + "…"

@@ -55,8 +55,8 @@ async def test_a_new_device_starts_the_matches_its_owner_follows(
         ["start"],
         ["start"],
     ]
-    shown = [await harness.status(match, tablet) for match in (fixture, coming, strange)]
-    assert shown == [PENDING, None, None]
+    statuses = [await harness.status(match, tablet) for match in (fixture, coming, strange)]
+    assert statuses == [PENDING, None, None]
 
 
 async def test_each_device_has_its_own_activity_and_token(harness: ActivitiesHarness) -> None:
@@ -73,7 +73,7 @@ async def test_each_device_has_its_own_activity_and_token(harness: ActivitiesHar
     pages = harness.activities.targets(fixture.match_id, now)
     targets = {target.device_id: target.update_token async for page in pages for target in page}
     assert targets == {phone.device_id: first, tablet.device_id: second}
-    activity = await harness.shown(fixture, phone)
+    activity = await harness.activity(fixture, phone)
     assert activity is not None
     await harness.activities.end(activity, EndReason.TOKEN_INVALID, now, only_token=first)
     assert [await harness.status(fixture, device) for device in (phone, tablet)] == [ENDED, ACTIVE]
@@ -118,7 +118,7 @@ async def test_an_activity_started_by_the_app_is_registered(
     fixture = await harness.match()
     _, [phone] = await harness.follower(fixture, team_id="1")
     token = await harness.register_activity(harness.instance(), fixture, phone)
-    activity = await harness.shown(fixture, phone)
+    activity = await harness.activity(fixture, phone)
     assert activity is not None
     assert (activity.status, activity.update_token, activity.team_id) == (ACTIVE, token, "1")
     assert [aps["content-state"]["view"] for aps in harness.pushed(token)] == ["1"]
@@ -134,10 +134,10 @@ async def test_a_rotated_token_replaces_the_old_one_in_place(harness: Activities
     instance = harness.instance()
     await instance.activities.on_followed(fixture, follow)
     old = await harness.register_activity(instance, fixture, phone)
-    before = await harness.shown(fixture, phone)
+    before = await harness.activity(fixture, phone)
     await harness.clock.advance(5)
     new = await harness.register_activity(instance, fixture, phone)
-    after = await harness.shown(fixture, phone)
+    after = await harness.activity(fixture, phone)
     assert before is not None
     assert after == replace(before, update_token=new, updated_at=harness.clock.milliseconds())
     target = PushTarget(
@@ -164,8 +164,8 @@ async def test_dismissing_an_activity_ends_it_and_unfollows(harness: ActivitiesH
     )
     for _ in range(2):
         await instance.activities.dismiss(fixture.match_id, phone.user_id, phone.device_id)
-    shown = [await harness.shown(fixture, device) for device in (phone, tablet)]
-    assert [activity and activity.end_reason for activity in shown] == [
+    activities = [await harness.activity(fixture, device) for device in (phone, tablet)]
+    assert [activity and activity.end_reason for activity in activities] == [
         EndReason.USER_DISMISSED,
         EndReason.USER_UNFOLLOW,
     ]
@@ -207,10 +207,10 @@ async def test_unfollowing_ends_the_activities_on_all_devices(harness: Activitie
     assert [harness.events(token) for token in (*tokens, subscribed)] == [["end"], [], ["end"]]
     [aps] = harness.pushed(tokens[0])
     assert aps["dismissal-date"] < aps["timestamp"]
-    shown = [await harness.shown(fixture, device) for device in (phone, tablet)]
+    activities = [await harness.activity(fixture, device) for device in (phone, tablet)]
     assert [
         activity and (activity.status, activity.end_reason, activity.update_token)
-        for activity in shown
+        for activity in activities
     ] == [(ENDED, EndReason.USER_UNFOLLOW, None)] * 2
     assert [
         subscription
@@ -246,7 +246,7 @@ async def test_registering_a_token_after_the_end_is_rejected(
     elif why == "over":
         fixture = replace(fixture, status=MatchStatus.FINISHED)
     else:
-        activity = await harness.shown(fixture, phone)
+        activity = await harness.activity(fixture, phone)
         assert activity is not None
         await harness.activities.end(activity, EndReason.MATCH_END, harness.clock.milliseconds())
     token = harness.update_token(phone)
@@ -268,8 +268,8 @@ async def test_changing_the_team_updates_the_activity(harness: ActivitiesHarness
     assert [(aps["event"], aps["content-state"]["view"]) for aps in harness.pushed(token)] == [
         ("update", "2")
     ]
-    shown = [await harness.shown(fixture, device) for device in (phone, waiting)]
-    assert [activity and (activity.status, activity.team_id) for activity in shown] == [
+    activities = [await harness.activity(fixture, device) for device in (phone, waiting)]
+    assert [activity and (activity.status, activity.team_id) for activity in activities] == [
         (ACTIVE, "2"),
         (PENDING, "2"),
     ]
@@ -284,7 +284,7 @@ async def test_an_update_to_an_invalid_token_ends_the_activity(harness: Activiti
     harness.apns.simulator.devices.retire(token)
     instance = harness.instance()
     await instance.activities.register(fixture, phone.user_id, phone.device_id, token, NEUTRAL)
-    activity = await harness.shown(fixture, phone)
+    activity = await harness.activity(fixture, phone)
     assert activity is not None
     assert (activity.status, activity.end_reason) == (ENDED, EndReason.TOKEN_INVALID)
     await harness.clock.advance(30)
@@ -307,7 +307,7 @@ async def test_a_silent_push_service_does_not_block_requests(harness: Activities
         fixture.match_id, follow.user_id, EndReason.USER_UNFOLLOW
     )
     await harness.advance_until_done(unfollowing)
-    activity = await harness.shown(fixture, phone)
+    activity = await harness.activity(fixture, phone)
     assert activity is not None
     assert (activity.status, activity.update_token) == (ENDED, token)
     harness.apns.simulator.faults.clear()

@@ -70,10 +70,10 @@ async def test_after_the_pipeline_has_delivered_the_end_only_records_change(
     assert await harness.matches.save(replace(match, poller_state=PollerState.ENDED)) is not None
     await instance.orchestrator.run()
     assert harness.events(token) == []
-    shown = [await harness.shown(fixture, device) for device in (phone, silent)]
+    activities = [await harness.activity(fixture, device) for device in (phone, silent)]
     assert [
         activity and (activity.status, activity.end_reason, activity.update_token)
-        for activity in shown
+        for activity in activities
     ] == [(ENDED, EndReason.MATCH_END, None)] * 2
     await expect_cleaned_up(harness, fixture)
 
@@ -121,7 +121,7 @@ async def test_nothing_is_deleted_before_all_devices_have_the_end(
     )
     # Without the lock, which would expire on this clock while the real socket responds.
     await harness.advance_until_done(instance.orchestrator.process(fixture.match_id))
-    activity = await harness.shown(fixture, phone)
+    activity = await harness.activity(fixture, phone)
     assert activity is not None
     assert (activity.status, activity.end_reason, activity.update_token) == (
         ENDED,

@@ -186,7 +186,7 @@ async def test_an_invalid_token_is_repaired_within_one_cycle(harness: Activities
         assert await instance.activities.on_token_invalid(target)
         assert not await instance.activities.on_token_invalid(target)
     await harness.follows.unfollow(fixture.match_id, gone.user_id, harness.clock.seconds())
-    ended = await harness.shown(fixture, phone)
+    ended = await harness.activity(fixture, phone)
     assert ended is not None
     assert (ended.status, ended.end_reason) == (ENDED, EndReason.TOKEN_INVALID)
     await harness.clock.advance(CYCLE)
@@ -219,11 +219,11 @@ async def test_repeatedly_invalid_tokens_back_off(harness: ActivitiesHarness) ->
     instance = harness.instance()
     for _ in range(40):
         await instance.orchestrator.run()
-        activity = await harness.shown(fixture, phone)
+        activity = await harness.activity(fixture, phone)
         assert activity is not None
         if activity.status is PENDING:
             await harness.register_activity(instance, fixture, phone)
-            activity = await harness.shown(fixture, phone)
+            activity = await harness.activity(fixture, phone)
             assert activity is not None
             await harness.activities.end(
                 activity, EndReason.TOKEN_INVALID, harness.clock.milliseconds()
@@ -260,7 +260,7 @@ async def test_an_activity_without_a_follow_is_ended(harness: ActivitiesHarness)
     await harness.clock.advance(CYCLE)
     await instance.orchestrator.run()
     assert harness.events(token) == ["end"]
-    activity = await harness.shown(fixture, phone)
+    activity = await harness.activity(fixture, phone)
     assert activity is not None
     assert (activity.end_reason, activity.update_token) == (EndReason.USER_UNFOLLOW, None)
 
@@ -272,7 +272,7 @@ async def test_an_undelivered_end_is_sent_again(harness: ActivitiesHarness) -> N
     _, [phone] = await harness.follower(fixture)
     await instance.orchestrator.run()
     token = await harness.register_activity(instance, fixture, phone)
-    activity = await harness.shown(fixture, phone)
+    activity = await harness.activity(fixture, phone)
     assert activity is not None
     await harness.follows.unfollow(fixture.match_id, phone.user_id, harness.clock.seconds())
     # The activity is marked as ended, and then the process crashes.

@@ -109,9 +109,9 @@ async def test_a_restarted_server_continues_a_live_match(village: Village) -> No
         assert (
             len(
                 [
-                    each
-                    for each in device.kit.activities.values()
-                    if each.match_id == fixture.match_id
+                    running
+                    for running in device.kit.activities.values()
+                    if running.match_id == fixture.match_id
                 ]
             )
             == 1

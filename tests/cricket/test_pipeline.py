@@ -271,7 +271,7 @@ async def test_a_newer_update_replaces_the_one_in_flight(
 ) -> None:
     """Devices that are not reached yet get it first, the others afterwards.
 
-    None gets the older instance later, and each is alerted once.
+    None gets the older one later, and each is alerted once.
     """
     match_id = made_up.number()
     tokens = [

@@ -133,7 +133,7 @@ class ChannelManager:
 
 
 def _rejected(response: HttpResponse) -> Conflict:
-    reason = decode_error(response.body).reason or "no reason given"
+    reason = decode_error(response.body).reason or "unknown reason"
     return Conflict(
         f"{_PEER} rejected the request: {response.status} {reason}",
         code="apns_channel_refused",

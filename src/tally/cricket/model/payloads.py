@@ -117,10 +117,10 @@ def notification_payload(
     alert: Alert, *, thread_id: str | None = None, extra: Mapping[str, str] | None = None
 ) -> bytes:
     """Build a notification, grouped by `thread_id`; `extra` adds fields for the app."""
-    shown = _truncate_alert(alert)
-    aps: dict[str, Any] = {"alert": {"title": shown.title, "body": shown.body}}
-    if shown.sound is not None:
-        aps["sound"] = shown.sound
+    truncated = _truncate_alert(alert)
+    aps: dict[str, Any] = {"alert": {"title": truncated.title, "body": truncated.body}}
+    if truncated.sound is not None:
+        aps["sound"] = truncated.sound
     if thread_id is not None:
         aps["thread-id"] = thread_id
     return _encode_within({**(extra or {}), "aps": aps}, MAX_PAYLOAD_BYTES)

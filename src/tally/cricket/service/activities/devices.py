@@ -22,7 +22,10 @@ class AppInstallation:
 
 @dataclass(frozen=True, slots=True)
 class DeviceService:
-    """Registers and deletes devices; with `is_only_one`, a new device replaces the user's others."""
+    """Registers and deletes devices.
+
+    With `is_only_one`, a new device replaces the user's others.
+    """
 
     devices: UserDeviceRepository
     clock: Clock

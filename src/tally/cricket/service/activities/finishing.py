@@ -35,7 +35,7 @@ from tally.kit.clock import Clock
 
 PAGE_SIZE: Final = 200
 RECORD_TTL_SECONDS: Final = 2 * 86_400
-# After this long, devices that could not be notified are given up.
+# Clean up after this long, even if some devices could not be notified.
 NOTIFY_TIMEOUT_MS: Final = 1_800_000
 # Statuses after which a match does not resume, so that its follows are deleted.
 FINAL_STATUSES: Final = frozenset(

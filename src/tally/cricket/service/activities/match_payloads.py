@@ -1,6 +1,6 @@
 """Builds the push payloads of a match from its display states.
 
-`DisplayUpdate` holds given display states and builds update and end payloads. `MatchPayloads` reads
+`DisplayUpdate` builds update and end payloads from given display states. `MatchPayloads` reads
 the current display states of a match on demand, and caches what many devices share.
 """
 

@@ -33,10 +33,10 @@ _log = logs.logger()
 
 @dataclass(slots=True, kw_only=True)
 class MatchOrchestrator:
-    """Keeps the Live Activities of all matches in step with the matches.
+    """Processes all matches, one lock per match.
 
-    `owner` identifies this instance. `locks` must not be those of the pipeline. `_over_since` is the
-    only state; the other fields are collaborators.
+    `owner` identifies this instance. `locks` must not be those of the pipeline. Only `_over_since`
+    is state; the other fields are collaborators.
     """
 
     fixtures: FixtureRepository

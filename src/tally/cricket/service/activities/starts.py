@@ -1,9 +1,9 @@
 """Starts Live Activities remotely on each device of a user who follows a live match.
 
 A conditional write claims each start before it is sent, so that only one of several instances, or
-of a follow and the orchestrator, sends it: at most once. If a start is lost, in a crash or on its
-way, the next one follows after a back-off (see `model.lifecycle`). A device with iOS 18 that follows
-neutrally subscribes to the match's broadcast channel, if there is one. It never registers a token,
+of a follow and the orchestrator, sends it: at most once. A start that is lost in a crash or in
+transit is repeated after a back-off (see `model.lifecycle`). A device with iOS 18 of a neutral
+follower subscribes to the match's broadcast channel, if there is one. It never registers a token,
 so its activity becomes active as soon as APNs accepts the start.
 """
 
@@ -189,8 +189,5 @@ def _log_failures(counts: Mapping[tuple[PushOutcome, str], int]) -> None:
 
 
 def activity_expiry(fixture: Fixture, now: int) -> int:
-    """Return when an activity expires: with the follow, but at least an hour from now.
-
-    The end of the match comes first.
-    """
+    """Return when an activity expires: with the follow, but at least an hour from now."""
     return max(follow_expiry(fixture.start_time, fixture.match_type), now // 1000 + 3_600)

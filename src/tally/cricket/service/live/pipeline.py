@@ -49,7 +49,7 @@ REFRESH_INTERVAL_MS: Final = 10_000
 DISPLAY_TTL_SECONDS: Final = 120
 FINAL_DISPLAY_TTL_SECONDS: Final = 86_400
 MAX_SAVE_ATTEMPTS: Final = 5
-# The attribute of the match record that says that the end of the match has been published.
+# This attribute of the match record is true once the end of the match has been published.
 IS_OVER_ATTRIBUTE: Final = "isOver"
 
 _log = logs.logger()

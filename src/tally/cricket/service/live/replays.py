@@ -1,7 +1,7 @@
 """Replays a recorded match as a live one, so that an operator can watch the pipeline process it.
 
-A replay is a fixture of its own that is live immediately. The poller reads the feeds of replays from
-here, like those of other matches from the score service; the reconciliation deletes expired ones.
+A replay is a fixture of its own that is live immediately. The poller reads its feed from here, like
+that of other matches from the score service. The reconciliation deletes expired replays.
 """
 
 from collections.abc import Iterable
