@@ -33,7 +33,7 @@ from tally.store.api import BatchWrite, Engine
 from tally.store.catalogue import owned_tables
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.activities_instance import Instance, make_instance
 from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
 
@@ -113,7 +113,7 @@ class ActivitiesHarness:
             "status": MatchStatus.IN_PLAY,
             "live_updated_at": now,
         } | changes
-        fixture = made_up.fixture(**values)
+        fixture = factories.fixture(**values)
         await self.fixtures.write_batch([fixture])
         teams = [
             {"id": "1", "name": "Lions", "code": "LIO"},
@@ -135,12 +135,12 @@ class ActivitiesHarness:
 
     async def phone(self, user_id: str, **changes: Any) -> Phone:
         """Register a device with a push-to-start token."""
-        device_id = made_up.name("phone")
+        device_id = factories.name("phone")
         self.apns.simulator.devices.register(device_id, "activities")
         start = self.apns.simulator.devices.issue(device_id, TokenKind.START)
         token = self.apns.simulator.devices.issue(device_id, TokenKind.DEVICE)
         now = self.clock.milliseconds()
-        device: UserDevice = made_up.device(
+        device: UserDevice = factories.device(
             user_id,
             device_id=device_id,
             device_token=token,
@@ -159,7 +159,7 @@ class ActivitiesHarness:
         """Create a follower of the match with so many phones."""
         now = self.clock.milliseconds()
         values = {"created_at": now, "expires_at": now // 1000 + 2 * DAY} | changes
-        follow = await self.follows.follow(made_up.follow(fixture.match_id, **values))
+        follow = await self.follows.follow(factories.follow(fixture.match_id, **values))
         return follow, [await self.phone(follow.user_id) for _ in range(phones)]
 
     async def crowd(self, fixture: Fixture, count: int) -> None:

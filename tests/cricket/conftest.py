@@ -1,7 +1,7 @@
-"""An engine with the tables of cricket (SQLite, and DynamoDB Local where there are Java and npm), and what stands on it.
+"""Fixtures: an engine with the cricket tables (SQLite, and DynamoDB Local if available) and a store.
 
 Tests share tables, never keys: each makes matches, people and devices with names of its own
-(`made_up.py`).
+(`factories.py`).
 """
 
 import contextlib

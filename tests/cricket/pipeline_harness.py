@@ -23,7 +23,7 @@ from tally.kit.ttl_cache import TTLCache
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.conftest import TABLES
 from tests.cricket.pipeline_fakes import RecordingPublisher
 
@@ -65,7 +65,7 @@ class PipelineInstance:
     async def follow(self, match_id: str, token: str, **changes: Any) -> str:
         """Add a device that displays the match; return its token."""
         values: dict[str, Any] = {"status": ActivityStatus.ACTIVE, "update_token": token} | changes
-        activity = made_up.activity(match_id, user_id=f"user-{token}", **values)
+        activity = factories.activity(match_id, user_id=f"user-{token}", **values)
         assert await self.repositories.activities.create(activity)
         return token
 

@@ -8,33 +8,35 @@ from typing import Any
 import pytest
 
 from tally.sim.fault_injection import InjectedFault
-from tests.cricket.ground import ADMIN, Caller, Ground, expect_refused, open_ground
+from tests.cricket.api_harness import ADMIN, ApiClient, ApiHarness, expect_error, open_api_harness
 
 
 @pytest.fixture
-async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ground]:
-    async with open_ground(tmp_path_factory.mktemp("cricket")) as opened:
+async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiHarness]:
+    async with open_api_harness(tmp_path_factory.mktemp("cricket")) as opened:
         yield opened
 
 
 @pytest.fixture
-async def ana(ground: Ground) -> Caller:
+async def ana(ground: ApiHarness) -> ApiClient:
     return ground.person("ana")
 
 
-async def test_without_a_token_nothing_is_told(ground: Ground) -> None:
-    expect_refused(await ground.nobody().get("/matches"), 401, "missing_token")
-    forged = Caller(ground.client, ground.url, {"Authorization": "Bearer a.b.c"})
-    expect_refused(await forged.get("/matches"), 401, "invalid_token")
-    stranger = Caller(
+async def test_without_a_token_nothing_is_told(ground: ApiHarness) -> None:
+    expect_error(await ground.nobody().get("/matches"), 401, "missing_token")
+    forged = ApiClient(ground.client, ground.url, {"Authorization": "Bearer a.b.c"})
+    expect_error(await forged.get("/matches"), 401, "invalid_token")
+    stranger = ApiClient(
         ground.client,
         ground.url,
         {"Authorization": f"Bearer {ground.cognito.token_for('x', client_id='other')}"},
     )
-    expect_refused(await stranger.get("/matches"), 401, "invalid_token", "audience")
+    expect_error(await stranger.get("/matches"), 401, "invalid_token", "audience")
 
 
-async def test_a_live_match_is_listed_with_names_and_scores(ground: Ground, ana: Caller) -> None:
+async def test_a_live_match_is_listed_with_names_and_scores(
+    ground: ApiHarness, ana: ApiClient
+) -> None:
     match = ground.live_match(12)
     await ground.sync()
     await ground.poll()
@@ -49,7 +51,7 @@ async def test_a_live_match_is_listed_with_names_and_scores(ground: Ground, ana:
 
 
 async def test_names_that_were_noted_with_a_match_outlive_the_tables_they_came_from(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     match = ground.live_match(12)
     await ground.sync()
@@ -68,14 +70,14 @@ async def test_names_that_were_noted_with_a_match_outlive_the_tables_they_came_f
     ) == cached
 
 
-async def test_what_is_not_there_is_not_found(ana: Caller) -> None:
-    expect_refused(await ana.get("/matches/404"), 404, "match_not_found")
-    expect_refused(await ana.get("/matches/404/display"), 404, "match_not_found")
-    expect_refused(await ana.get("/matches/404/events"), 404, "match_not_found")
-    expect_refused(await ana.get(f"/matches/{'9' * 65}"), 404, "match_not_found")
-    expect_refused(await ana.get("/teams/404"), 404, "team_not_found")
-    expect_refused(await ana.get("/leagues/404"), 404, "league_not_found")
-    expect_refused(await ana.get("/matches?league=nowhere"), 404, "league_not_found")
+async def test_what_is_not_there_is_not_found(ana: ApiClient) -> None:
+    expect_error(await ana.get("/matches/404"), 404, "match_not_found")
+    expect_error(await ana.get("/matches/404/display"), 404, "match_not_found")
+    expect_error(await ana.get("/matches/404/events"), 404, "match_not_found")
+    expect_error(await ana.get(f"/matches/{'9' * 65}"), 404, "match_not_found")
+    expect_error(await ana.get("/teams/404"), 404, "team_not_found")
+    expect_error(await ana.get("/leagues/404"), 404, "league_not_found")
+    expect_error(await ana.get("/matches?league=nowhere"), 404, "league_not_found")
     assert (await ana.found("/seasons/404/teams")) == {"teams": []}
 
 
@@ -83,13 +85,15 @@ async def test_what_is_not_there_is_not_found(ana: Caller) -> None:
     "query",
     ["from=yesterday", "to=2080-13-01", "from=2080-03-02&to=2080-03-01", "limit=0", "status=odd"],
 )
-async def test_a_question_that_makes_no_sense_names_what_is_wrong(ana: Caller, query: str) -> None:
+async def test_a_question_that_makes_no_sense_names_what_is_wrong(
+    ana: ApiClient, query: str
+) -> None:
     answer = await ana.get(f"/matches?{query}")
-    expect_refused(answer, 400, "invalid_field")
+    expect_error(answer, 400, "invalid_field")
 
 
 async def test_pages_of_several_leagues_have_every_match_once_and_in_order(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     """Also where many matches start at the very same time, which is where a page may end."""
     first = ground.clock.now() + timedelta(hours=1)
@@ -110,7 +114,9 @@ async def test_pages_of_several_leagues_have_every_match_once_and_in_order(
     assert keys == sorted(set(keys))
 
 
-async def test_a_cursor_is_good_for_its_own_question_alone(ground: Ground, ana: Caller) -> None:
+async def test_a_cursor_is_good_for_its_own_question_alone(
+    ground: ApiHarness, ana: ApiClient
+) -> None:
     ground.sportmonks.schedule(5, first=ground.clock.now() + timedelta(hours=1))
     await ground.sync()
     cursor = (await ana.found("/matches?limit=2"))["nextCursor"]
@@ -120,7 +126,7 @@ async def test_a_cursor_is_good_for_its_own_question_alone(ground: Ground, ana: 
 
 
 async def test_a_league_is_found_by_code_and_by_id_and_a_day_has_its_matches_alone(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     day = ground.clock.now() + timedelta(days=3)
     ground.sportmonks.schedule(4, league_name="Northern Cup", first=day, apart=86_400)
@@ -137,7 +143,7 @@ async def test_a_league_is_found_by_code_and_by_id_and_a_day_has_its_matches_alo
 
 
 async def test_the_display_state_is_that_of_a_side_or_of_nobody(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     match = ground.live_match(12)
     await ground.sync()
@@ -148,11 +154,11 @@ async def test_the_display_state_is_that_of_a_side_or_of_nobody(
     assert neutral["display"]["view"] == "neutral"
     away = await ana.found(f"/matches/{match_id}/display?teamId={teams[1]['id']}")
     assert [team["id"] for team in away["display"]["teams"]] == [teams[1]["id"], teams[0]["id"]]
-    expect_refused(await ana.get(f"/matches/{match_id}/display?teamId=7"), 400, "team_not_in_match")
+    expect_error(await ana.get(f"/matches/{match_id}/display?teamId=7"), 400, "team_not_in_match")
 
 
 async def test_a_match_that_has_not_begun_has_a_display_state_too(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     (match_id,) = ground.sportmonks.schedule(1, first=ground.clock.now() + timedelta(hours=2))
     await ground.sync()
@@ -163,7 +169,7 @@ async def test_a_match_that_has_not_begun_has_a_display_state_too(
 
 
 async def test_while_the_score_service_is_away_the_last_scores_are_served_and_marked_stale(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     match = ground.live_match(12)
     await ground.sync()
@@ -187,7 +193,7 @@ async def test_while_the_score_service_is_away_the_last_scores_are_served_and_ma
     assert after["teams"] != before["teams"]
 
 
-async def _trouble(ground: Ground) -> None:
+async def _trouble(ground: ApiHarness) -> None:
     """A poll that fails; its retries wait on a clock that has to be moved."""
     polling = asyncio.ensure_future(ground.cricket.live.poller.run())
     while not polling.done():
@@ -197,7 +203,7 @@ async def _trouble(ground: Ground) -> None:
 
 
 async def test_operators_change_teams_and_leagues_and_a_sync_leaves_that_alone(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     ground.sportmonks.schedule(3, first=ground.clock.now() + timedelta(hours=1))
     await ground.sync()
@@ -220,20 +226,24 @@ async def test_operators_change_teams_and_leagues_and_a_sync_leaves_that_alone(
     )
 
 
-async def test_a_deleted_league_is_gone_until_the_next_sync(ground: Ground, ana: Caller) -> None:
+async def test_a_deleted_league_is_gone_until_the_next_sync(
+    ground: ApiHarness, ana: ApiClient
+) -> None:
     ground.sportmonks.schedule(3, first=ground.clock.now() + timedelta(hours=1))
     await ground.sync()
     league = (await ana.found("/leagues"))["leagues"][0]
     assert (await ground.operator().delete(f"/leagues/{league['leagueId']}")).status == 204
-    expect_refused(await ana.get(f"/leagues/{league['leagueId']}"), 404, "league_not_found")
-    expect_refused(
+    expect_error(await ana.get(f"/leagues/{league['leagueId']}"), 404, "league_not_found")
+    expect_error(
         await ground.operator().delete(f"/leagues/{league['leagueId']}"), 404, "league_not_found"
     )
     await ground.sync()
     assert (await ana.found(f"/leagues/{league['leagueId']}"))["name"] == league["name"]
 
 
-async def test_the_teams_of_a_season_are_those_that_play_it(ground: Ground, ana: Caller) -> None:
+async def test_the_teams_of_a_season_are_those_that_play_it(
+    ground: ApiHarness, ana: ApiClient
+) -> None:
     ground.sportmonks.schedule(6, first=ground.clock.now() + timedelta(hours=1))
     await ground.sync()
     league = (await ana.found("/leagues"))["leagues"][0]
@@ -259,19 +269,19 @@ async def test_the_teams_of_a_season_are_those_that_play_it(ground: Ground, ana:
     ],
 )
 async def test_operators_routes_are_for_operators(
-    ground: Ground, ana: Caller, method: str, path: str, body: object
+    ground: ApiHarness, ana: ApiClient, method: str, path: str, body: object
 ) -> None:
-    expect_refused(await ana.send(method, path, body), 403, "not_an_operator")
-    expect_refused(await ground.nobody().send(method, path, body), 401, "missing_token")
-    wrong = Caller(ground.client, ground.url, {"X-Admin-Key": ADMIN[::-1]})
-    expect_refused(await wrong.send(method, path, body), 401, "invalid_api_key")
-    admin = Caller(
+    expect_error(await ana.send(method, path, body), 403, "not_an_operator")
+    expect_error(await ground.nobody().send(method, path, body), 401, "missing_token")
+    wrong = ApiClient(ground.client, ground.url, {"X-Admin-Key": ADMIN[::-1]})
+    expect_error(await wrong.send(method, path, body), 401, "invalid_api_key")
+    admin = ApiClient(
         ground.client, ground.url, {"Authorization": f"Bearer {ground.cognito.admin_token()}"}
     )
     assert (await admin.send(method, path, body)).status not in {401, 403}
 
 
-async def test_a_sync_by_hand_says_what_it_did(ground: Ground) -> None:
+async def test_a_sync_by_hand_says_what_it_did(ground: ApiHarness) -> None:
     ground.sportmonks.schedule(130, first=ground.clock.now() + timedelta(hours=1), apart=60)
     operator = ground.operator()
     first = (await operator.post("/admin/sync", {})).json["synced"]
@@ -281,7 +291,7 @@ async def test_a_sync_by_hand_says_what_it_did(ground: Ground) -> None:
     assert again == {"fixtures": {"created": 0, "updated": 0, "unchanged": 130}}
 
 
-async def test_operators_page_through_the_fixtures_of_a_league(ground: Ground) -> None:
+async def test_operators_page_through_the_fixtures_of_a_league(ground: ApiHarness) -> None:
     ground.sportmonks.schedule(23, first=ground.clock.now() + timedelta(hours=1))
     await ground.sync()
     operator = ground.operator()
@@ -295,7 +305,7 @@ async def test_operators_page_through_the_fixtures_of_a_league(ground: Ground) -
     assert len({match["matchId"] for match in found}) == len(found) == 23
 
 
-async def test_operators_see_what_the_pipeline_remembers(ground: Ground) -> None:
+async def test_operators_see_what_the_pipeline_remembers(ground: ApiHarness) -> None:
     match = ground.live_match(12)
     await ground.sync()
     await ground.poll()
@@ -308,13 +318,13 @@ async def test_operators_see_what_the_pipeline_remembers(ground: Ground) -> None
 
 
 async def test_a_recorded_match_is_played_again_and_its_replay_goes_when_its_time_is_over(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     match = ground.live_match(10)
     await ground.sync()
     await ground.poll()
     operator = ground.operator()
-    expect_refused(
+    expect_error(
         await operator.post(f"/admin/matches/{match.match.id}/replay", {}), 409, "no_recording"
     )
     match.finish()
@@ -337,4 +347,4 @@ async def test_a_recorded_match_is_played_again_and_its_replay_goes_when_its_tim
         ground.pass_time(300)
         await ground.poll()
         shown = await ana.get(f"/matches/{replay_id}")
-    expect_refused(shown, 404, "match_not_found")
+    expect_error(shown, 404, "match_not_found")

@@ -11,8 +11,15 @@ import pytest
 
 from tally.sim.apns.devices import TokenKind
 from tally.store.dynamodb import open_dynamodb
+from tests.cricket.api_harness import (
+    ApiClient,
+    ApiHarness,
+    ApiResponse,
+    expect_error,
+    open_api_harness,
+    watching,
+)
 from tests.cricket.conftest import TABLES
-from tests.cricket.ground import Answer, Caller, Ground, expect_refused, open_ground, watching
 from tests.store.emulators import MADE_UP, dynamodb_local, engines
 
 ENGINES = engines("local")
@@ -23,7 +30,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module", params=ENGINES)
 async def ground(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Ground]:
+) -> AsyncIterator[ApiHarness]:
     """One server for all tests of the module, with a match that is live and three that come; each test has its own people."""
     async with contextlib.AsyncExitStack() as stack:
         changes: dict[str, Any] = {}
@@ -33,7 +40,7 @@ async def ground(
                 stack.enter_context(pytest.MonkeyPatch.context()),
             )
         opened = await stack.enter_async_context(
-            open_ground(tmp_path_factory.mktemp("people"), **changes)
+            open_api_harness(tmp_path_factory.mktemp("people"), **changes)
         )
         opened.live_match(12)
         opened.sportmonks.schedule(3, first=opened.clock.now() + timedelta(hours=5))
@@ -54,18 +61,18 @@ async def _local_tables(url: str, patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ana(ground: Ground) -> Caller:
+def ana(ground: ApiHarness) -> ApiClient:
     return ground.person(f"ana-{next(_numbers)}")
 
 
 @pytest.fixture
-async def live_id(ground: Ground, ana: Caller) -> str:
+async def live_id(ground: ApiHarness, ana: ApiClient) -> str:
     (listed,) = (await ana.found("/matches/live"))["matches"]
     return str(listed["matchId"])
 
 
 @pytest.fixture
-async def coming_id(ground: Ground, ana: Caller) -> str:
+async def coming_id(ground: ApiHarness, ana: ApiClient) -> str:
     listed = (await ana.found("/matches?status=not_started"))["matches"]
     return str(listed[0]["matchId"])
 
@@ -85,7 +92,9 @@ def token() -> str:
     return f"{next(_numbers):064x}"
 
 
-async def test_a_device_is_registered_listed_and_forgotten(ground: Ground, ana: Caller) -> None:
+async def test_a_device_is_registered_listed_and_forgotten(
+    ground: ApiHarness, ana: ApiClient
+) -> None:
     assert (await ana.found("/user/device")) == {"devices": []}
     mine = device()
     made = await ana.post("/user/device", mine)
@@ -94,13 +103,13 @@ async def test_a_device_is_registered_listed_and_forgotten(ground: Ground, ana: 
     assert (await ana.found("/user/device"))["devices"] == [made.json]
     assert (await ana.delete(f"/user/device?deviceToken={mine['deviceToken']}")).status == 204
     assert (await ana.found("/user/device")) == {"devices": []}
-    expect_refused(
+    expect_error(
         await ana.delete(f"/user/device?deviceId={mine['deviceId']}"), 404, "device_not_found"
     )
 
 
 async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(
-    ground: Ground, ana: Caller
+    ground: ApiHarness, ana: ApiClient
 ) -> None:
     mine = device()
     await ana.post("/user/device", mine)
@@ -119,15 +128,15 @@ async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(
     )
 
 
-async def test_devices_are_told_apart_by_exactly_one_name(ana: Caller) -> None:
-    expect_refused(await ana.delete("/user/device"), 400, "invalid_field")
-    expect_refused(
+async def test_devices_are_told_apart_by_exactly_one_name(ana: ApiClient) -> None:
+    expect_error(await ana.delete("/user/device"), 400, "invalid_field")
+    expect_error(
         await ana.put("/user/device/push-to-start", {"pushToStartToken": token()}),
         400,
         "invalid_field",
     )
     body = {"pushToStartToken": token(), "deviceId": "NOT-MINE"}
-    expect_refused(await ana.put("/user/device/push-to-start", body), 404, "device_not_found")
+    expect_error(await ana.put("/user/device/push-to-start", body), 404, "device_not_found")
 
 
 @pytest.mark.parametrize(
@@ -143,27 +152,29 @@ async def test_devices_are_told_apart_by_exactly_one_name(ana: Caller) -> None:
     ],
 )
 async def test_a_device_that_makes_no_sense_is_refused_by_the_field(
-    ana: Caller, wrong: dict[str, Any]
+    ana: ApiClient, wrong: dict[str, Any]
 ) -> None:
     answer = await ana.post("/user/device", device(**wrong))
     assert answer.status == 400, answer
     assert next(iter(wrong)) in answer.json["error"]["message"]
 
 
-async def test_nobody_sees_or_deletes_the_devices_of_others(ground: Ground, ana: Caller) -> None:
+async def test_nobody_sees_or_deletes_the_devices_of_others(
+    ground: ApiHarness, ana: ApiClient
+) -> None:
     mine = device()
     await ana.post("/user/device", mine)
     bob = ground.person(f"bob-{next(_numbers)}")
     assert (await bob.found("/user/device")) == {"devices": []}
-    expect_refused(
+    expect_error(
         await bob.delete(f"/user/device?deviceToken={mine['deviceToken']}"), 404, "device_not_found"
     )
 
 
 async def test_a_match_is_followed_a_side_is_taken_and_left_again(
-    ana: Caller, coming_id: str
+    ana: ApiClient, coming_id: str
 ) -> None:
-    expect_refused(await ana.get(f"/user/follow/{coming_id}"), 404, "not_followed")
+    expect_error(await ana.get(f"/user/follow/{coming_id}"), 404, "not_followed")
     made = await ana.post(f"/user/follow/{coming_id}", {})
     assert made.status == 200, made
     assert (made.json["teamId"], made.json["display"]) == (None, None)
@@ -179,33 +190,35 @@ async def test_a_match_is_followed_a_side_is_taken_and_left_again(
     assert (await ana.delete(f"/user/follow/{coming_id}")).status == 204, (
         "the same again is no error"
     )
-    expect_refused(
+    expect_error(
         await ana.patch(f"/user/follow/{coming_id}", {"teamId": None}), 404, "not_followed"
     )
     assert (await ana.found("/user/follows"))["follows"] == []
 
 
-async def test_both_spellings_of_the_follow_routes_do_the_same(ana: Caller, coming_id: str) -> None:
+async def test_both_spellings_of_the_follow_routes_do_the_same(
+    ana: ApiClient, coming_id: str
+) -> None:
     made = await ana.post("/user/follow/match", {"matchId": coming_id})
     assert made.json["matchId"] == coming_id
     assert (await ana.found(f"/user/follow/{coming_id}")) == made.json
     assert (await ana.delete(f"/user/follow/match?matchId={coming_id}")).status == 204
-    expect_refused(await ana.get(f"/user/follow/{coming_id}"), 404, "not_followed")
+    expect_error(await ana.get(f"/user/follow/{coming_id}"), 404, "not_followed")
 
 
-async def test_what_cannot_be_followed_is_refused(ana: Caller, coming_id: str) -> None:
-    expect_refused(await ana.post("/user/follow/404", {}), 404, "match_not_found")
-    expect_refused(
+async def test_what_cannot_be_followed_is_refused(ana: ApiClient, coming_id: str) -> None:
+    expect_error(await ana.post("/user/follow/404", {}), 404, "match_not_found")
+    expect_error(
         await ana.post(f"/user/follow/{coming_id}", {"teamId": "7"}),
         400,
         "team_not_in_match",
         "team",
     )
-    expect_refused(await ana.post("/user/follow/match", {"matchId": "a#b"}), 400, "invalid_field")
+    expect_error(await ana.post("/user/follow/match", {"matchId": "a#b"}), 400, "invalid_field")
 
 
 async def test_following_a_live_match_shows_it_at_once_and_starts_it_on_the_device(
-    ground: Ground, ana: Caller, live_id: str
+    ground: ApiHarness, ana: ApiClient, live_id: str
 ) -> None:
     phone = f"PHONE-{next(_numbers)}"
     ground.apns.devices.register(phone, phone)
@@ -225,40 +238,38 @@ async def test_following_a_live_match_shows_it_at_once_and_starts_it_on_the_devi
     assert (
         await ana.post(f"/matches/{live_id}/activity-dismissed", {"deviceId": phone})
     ).status == 204
-    expect_refused(await ana.get(f"/user/follow/{live_id}"), 404, "not_followed")
-    expect_refused(
-        await ana.post(f"/matches/{live_id}/activity-token", body), 409, "activity_ended"
-    )
+    expect_error(await ana.get(f"/user/follow/{live_id}"), 404, "not_followed")
+    expect_error(await ana.post(f"/matches/{live_id}/activity-token", body), 409, "activity_ended")
 
 
 async def test_subscriptions_of_apps_are_kept_and_go_with_the_follow(
-    ground: Ground, ana: Caller, live_id: str
+    ground: ApiHarness, ana: ApiClient, live_id: str
 ) -> None:
     await ana.post(f"/user/follow/{live_id}", {})
     first, second = token(), token()
     for each in (first, second):
         assert (await ana.post(f"/user/activity/{live_id}", {"pushToken": each})).status == 200
     assert (await ana.delete(f"/user/activity/{live_id}?pushToken={first}")).status == 204
-    expect_refused(
+    expect_error(
         await ana.delete(f"/user/activity/{live_id}?pushToken={first}"),
         404,
         "subscription_not_found",
     )
     bob = ground.person(f"bob-{next(_numbers)}")
-    expect_refused(
+    expect_error(
         await bob.delete(f"/user/activity/{live_id}?pushToken={second}"),
         404,
         "subscription_not_found",
     )
     await ana.delete(f"/user/follow/{live_id}")
-    expect_refused(
+    expect_error(
         await ana.delete(f"/user/activity/{live_id}?pushToken={second}"),
         404,
         "subscription_not_found",
     )
 
 
-async def test_what_one_follows_comes_page_by_page(ground: Ground) -> None:
+async def test_what_one_follows_comes_page_by_page(ground: ApiHarness) -> None:
     eve = ground.person(f"eve-{next(_numbers)}")
     listed = (await eve.found("/matches?status=not_started"))["matches"]
     for match in listed:
@@ -270,7 +281,7 @@ async def test_what_one_follows_comes_page_by_page(ground: Ground) -> None:
 
 
 async def test_whoever_watches_a_match_is_told_as_it_happens(
-    ground: Ground, ana: Caller, live_id: str
+    ground: ApiHarness, ana: ApiClient, live_id: str
 ) -> None:
     async with watching(ana, f"/matches/{live_id}/events") as watcher:
         first = await watcher.event()
@@ -285,8 +296,8 @@ async def test_whoever_watches_a_match_is_told_as_it_happens(
     assert told[-1]["data"] != first["data"]
 
 
-async def test_every_error_has_the_one_shape(ana: Caller, ground: Ground) -> None:
-    answers: list[Answer] = [
+async def test_every_error_has_the_one_shape(ana: ApiClient, ground: ApiHarness) -> None:
+    answers: list[ApiResponse] = [
         await ana.send("POST", "/user/device", b"{"),
         await ana.send("POST", "/user/device", b"[]"),
         await ana.send("PATCH", "/user/device", {}),
@@ -298,4 +309,4 @@ async def test_every_error_has_the_one_shape(ana: Caller, ground: Ground) -> Non
         ("malformed_json", "invalid_field", "method_not_allowed", "not_found", "too_large"),
         strict=True,
     ):
-        expect_refused(answer, answer.status, code)
+        expect_error(answer, answer.status, code)

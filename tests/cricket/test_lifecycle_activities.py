@@ -8,7 +8,7 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import NEUTRAL, ActivityStatus, EndReason, PushTarget
 from tally.errors import Conflict
 from tally.sim.apns.faults import PushFault
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.activities_harness import ActivitiesHarness
 
 PENDING, ACTIVE, ENDED = ActivityStatus.PENDING, ActivityStatus.ACTIVE, ActivityStatus.ENDED
@@ -23,7 +23,7 @@ async def test_following_a_live_match_starts_it_on_each_device(harness: Activiti
     follow, phones = await harness.follower(fixture, 2)
     now = harness.clock.milliseconds()
     await harness.devices.register(
-        made_up.device(follow.user_id, updated_at=now), is_only_one=False
+        factories.device(follow.user_id, updated_at=now), is_only_one=False
     )
     instance = harness.instance()
     await instance.activities.on_followed(fixture, follow)
@@ -192,7 +192,7 @@ async def test_unfollowing_ends_the_activities_on_all_devices(harness: Activitie
     subscribed = harness.update_token(tablet)
     now = harness.clock.milliseconds()
     await harness.subscriptions.register(
-        made_up.subscription(
+        factories.subscription(
             fixture.match_id,
             user_id=follow.user_id,
             push_token=subscribed,

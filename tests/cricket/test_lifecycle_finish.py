@@ -8,7 +8,7 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, PollerState, StateHash
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.sim.apns.faults import PushFault
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.activities_harness import ActivitiesHarness, Phone
 from tests.cricket.activities_instance import Instance
 
@@ -87,7 +87,7 @@ async def test_if_the_pipeline_is_gone_the_orchestrator_delivers_the_end(
     subscribed = harness.update_token(phone)
     expires_at = harness.clock.seconds() + 10_000
     await harness.subscriptions.register(
-        made_up.subscription(fixture.match_id, push_token=subscribed, expires_at=expires_at)
+        factories.subscription(fixture.match_id, push_token=subscribed, expires_at=expires_at)
     )
     await finish_match(harness, fixture)
     await instance.orchestrator.run()

@@ -9,7 +9,7 @@ import pytest
 from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side, Toss
 from tally.cricket.model.records import Fixture, format_start_time
 from tally.cricket.repository.leagues import LeagueRepository
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.activities_harness import ActivitiesHarness, Phone
 
 
@@ -17,7 +17,7 @@ async def upcoming_match(
     harness: ActivitiesHarness, minutes: int = 20, *, is_active: bool = True
 ) -> Fixture:
     """Return a match that starts in so many minutes."""
-    league = made_up.league(active=is_active)
+    league = factories.league(active=is_active)
     await LeagueRepository(harness.store).put(league)
     return await harness.match(
         league_code=league.code,
@@ -152,7 +152,7 @@ async def test_an_old_toss_is_not_notified(harness: ActivitiesHarness) -> None:
     _, [phone] = await harness.follower(fixture)
     instance = harness.instance()
     toss = Toss("1", "batting")
-    await instance.toss.check(feed(replace(fixture, match_id=made_up.number()), toss))
+    await instance.toss.check(feed(replace(fixture, match_id=factories.number()), toss))
     await instance.toss.check(feed(fixture, toss, overs=10))
     assert alerts_on(harness, phone) == []
     updated = await harness.fixtures.get(fixture.match_id)

@@ -8,19 +8,19 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason
 from tally.sim.phones.activitykit import ActivityState
 from tally.sim.phones.follows import Bell
-from tests.cricket.village import Village, open_village
+from tests.cricket.backend_harness import BackendHarness, open_backend_harness
 
 ACTIVE, ENDED = ActivityStatus.ACTIVE, ActivityStatus.ENDED
 
 
 @pytest.fixture(scope="module")
-async def village(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Village]:
-    async with open_village(tmp_path_factory.mktemp("village")) as opened:
+async def village(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BackendHarness]:
+    async with open_backend_harness(tmp_path_factory.mktemp("village")) as opened:
         yield opened
 
 
 async def test_a_match_is_displayed_on_every_device_from_start_to_end(
-    village: Village,
+    village: BackendHarness,
 ) -> None:
     """The orchestrator starts it, each change updates it, and the result ends it and the follow."""
     fixture = await village.match()
@@ -59,7 +59,7 @@ async def test_a_match_is_displayed_on_every_device_from_start_to_end(
 
 
 async def test_an_activity_that_ios_dropped_is_restarted_by_the_orchestrator(
-    village: Village,
+    village: BackendHarness,
 ) -> None:
     """APNs reports the token as invalid; the new activity displays the current score."""
     fixture = await village.match()
@@ -85,7 +85,7 @@ async def test_an_activity_that_ios_dropped_is_restarted_by_the_orchestrator(
     assert (await village.record(fixture, phone)).update_token == second.token
 
 
-async def test_a_restarted_server_continues_a_live_match(village: Village) -> None:
+async def test_a_restarted_server_continues_a_live_match(village: BackendHarness) -> None:
     """Existing activities continue, new followers are started, and nobody is started twice."""
     fixture = await village.match()
     phone = await village.phone("cem")
@@ -118,7 +118,7 @@ async def test_a_restarted_server_continues_a_live_match(village: Village) -> No
         )
 
 
-async def test_phones_on_a_channel_are_reached_with_one_request(village: Village) -> None:
+async def test_phones_on_a_channel_are_reached_with_one_request(village: BackendHarness) -> None:
     """An older phone has a token; all of them display the same, to the end."""
     fixture = await village.match()
     phones = [await village.phone(f"dev-{number}", os_version="18.1") for number in range(3)]
@@ -145,7 +145,7 @@ async def test_phones_on_a_channel_are_reached_with_one_request(village: Village
     }
 
 
-async def test_a_new_phone_starts_what_its_owner_follows(village: Village) -> None:
+async def test_a_new_phone_starts_what_its_owner_follows(village: BackendHarness) -> None:
     """It starts at the first launch, without the orchestrator."""
     fixture = await village.match()
     phone = await village.phone("eva")

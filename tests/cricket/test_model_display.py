@@ -35,7 +35,7 @@ from tally.cricket.model.pipeline import (
     match_views,
     process_poll,
 )
-from tests.cricket.play import AWAY, HOME, Play, feed_of
+from tests.cricket.match_script import AWAY, HOME, MatchScript, feed_of
 
 ROOM = max_content_bytes("update")
 HOSTILE = st.text(
@@ -86,7 +86,7 @@ def test_what_was_overtaken_is_stale(old: EventKind, newer: EventKind) -> None:
 
 def test_a_four_is_stale_an_over_later_and_a_wicket_after_two() -> None:
     """What a long gap brings is recorded, but not shown as news."""
-    balls = Play().innings(1, "4 . . . . . . . . . . . . .").balls
+    balls = MatchScript().innings(1, "4 . . . . . . . . . . . . .").balls
     four, wicket = (
         event(EventKind.FOUR, ball_id=balls[0].id),
         event(EventKind.WICKET, ball_id=balls[0].id),
@@ -113,7 +113,7 @@ def test_the_same_is_not_shown_again_while_it_cools_down() -> None:
 
 def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
     """A side stands first in its own view, and knows whether the event is good for it and who needs what."""
-    feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 W").balls)
+    feed = feed_of(MatchScript().innings(1, "6 6 6").innings(2, "1 W").balls)
     out = KeyEvent(
         kind=EventKind.WICKET,
         innings=2,
@@ -140,7 +140,7 @@ def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
 
 def test_a_state_says_how_a_match_stands() -> None:
     """Scores, overs, batters, balls and rates, in a line for every presentation."""
-    balls = Play().innings(1, "1 4 wd W").balls
+    balls = MatchScript().innings(1, "1 4 wd W").balls
     state = build_display(feed_of(balls), timestamp=7, balls=balls)
     assert state.teams[0].score == "6/1"
     assert state.teams[0].overs == "0.3"
@@ -176,7 +176,7 @@ def test_before_the_first_ball_the_toss_is_told() -> None:
 )
 def test_a_ball_is_written_as_scorers_do(word: str, symbol: str) -> None:
     """Extras with their letters, a dot for nothing."""
-    (ball,) = Play().innings(1, word).balls
+    (ball,) = MatchScript().innings(1, word).balls
     assert ball_symbol(ball) == symbol
 
 
@@ -198,7 +198,7 @@ def test_every_kind_has_words() -> None:
 
 
 def hostile_feed(names: list[str]) -> MatchFeed:
-    feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 4 1").balls)
+    feed = feed_of(MatchScript().innings(1, "6 6 6").innings(2, "1 4 1").balls)
     sides = (Side("10", names[0], names[1]), Side("20", names[2], names[3]))
     innings = tuple(
         msgspec.structs.replace(
@@ -247,7 +247,7 @@ def test_a_state_fits_and_is_valid_json_whatever_names_it_has(
 
 def test_parts_are_dropped_in_the_stated_order() -> None:
     """The expanded line first, the event last, and nothing more than it takes."""
-    feed = feed_of(Play().innings(1, "6 6 6").innings(2, "1 4 1").balls)
+    feed = feed_of(MatchScript().innings(1, "6 6 6").innings(2, "1 4 1").balls)
     content = msgspec.to_builtins(
         build_display(
             feed, timestamp=1, key_event=event(EventKind.SIX, player="Ann"), balls=feed.balls or ()
@@ -272,7 +272,7 @@ def test_cut_text_never_ends_in_half_a_character() -> None:
 
 def test_the_fingerprint_is_of_what_is_seen() -> None:
     """The time of building is not; a change of a single ball is."""
-    balls = Play().innings(1, "1 4 1").balls
+    balls = MatchScript().innings(1, "1 4 1").balls
     first = display_content(build_display(feed_of(balls), timestamp=1, balls=balls), ROOM)
     later = display_content(build_display(feed_of(balls), timestamp=99, balls=balls), ROOM)
     other = display_content(build_display(feed_of(balls[:2]), timestamp=1, balls=balls[:2]), ROOM)
@@ -290,7 +290,7 @@ def take(
     return process_poll(
         memory,
         book,
-        feed_of(Play().innings(1, words).balls, status, received_at=now),
+        feed_of(MatchScript().innings(1, words).balls, status, received_at=now),
         now=now,
         max_bytes=ROOM,
     )

@@ -9,13 +9,13 @@ from tally.cricket.model.ball_log import BallLog, merge_poll
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import MatchStatus, Target, Wicket, WicketKind
 from tally.cricket.model.history import match_events
-from tests.cricket.play import Play, feed_of
+from tests.cricket.match_script import MatchScript, feed_of
 
 QUIET = {EventKind.NEW_BATTER, EventKind.BATTER_ON_FIRE}
 
 
 def events_of(
-    play: Play,
+    play: MatchScript,
     status: MatchStatus = MatchStatus.IN_PLAY,
     *,
     super_overs: frozenset[int] = frozenset(),
@@ -56,15 +56,15 @@ def kinds_of(events: Sequence[KeyEvent]) -> list[str]:
 )
 def test_an_over_gives_its_events(words: str, kinds: list[str]) -> None:
     """Each by its own law: a run out is no bowler's wicket, byes spoil no maiden, an all-run four is no boundary."""
-    assert kinds_of(events_of(Play().innings(1, words))) == kinds
+    assert kinds_of(events_of(MatchScript().innings(1, words))) == kinds
 
 
 def test_a_hat_trick_lies_across_overs_and_innings() -> None:
     """What the bowler bowled last counts, whoever bowled in between and however long ago."""
-    play = Play().innings(1, ". . . . . W" + " 1" * 6 + " W W", bowlers=["a", "b"])
+    play = MatchScript().innings(1, ". . . . . W" + " 1" * 6 + " W W", bowlers=["a", "b"])
     assert kinds_of(events_of(play))[-3:] == ["wicket", "hat_trick", "bowler_on_fire"]
     test = (
-        Play()
+        MatchScript()
         .innings(1, ". . . . W W", bowlers=["a"])
         .innings(2, "1 1")
         .innings(3, "W .", bowlers=["a"])
@@ -75,7 +75,7 @@ def test_a_hat_trick_lies_across_overs_and_innings() -> None:
 def test_a_super_over_keeps_its_own_hat_trick() -> None:
     """Two wickets at the end of the match and one in the super over are none."""
     play = (
-        Play()
+        MatchScript()
         .innings(1, "1 1")
         .innings(2, ". . . . W W", bowlers=["a"])
         .innings(4, "W .", bowlers=["a"])
@@ -87,7 +87,7 @@ def test_a_super_over_keeps_its_own_hat_trick() -> None:
 
 def test_an_over_of_two_bowlers_is_no_maiden() -> None:
     """Whoever had to stop in the middle has bowled no complete over."""
-    play = Play().innings(1, ". . . . . .")
+    play = MatchScript().innings(1, ". . . . . .")
     balls = [
         ball if ball.number < 4 else msgspec.structs.replace(ball, bowler_id="other")
         for ball in play.balls
@@ -98,7 +98,7 @@ def test_an_over_of_two_bowlers_is_no_maiden() -> None:
 
 def test_milestones_come_once_each_and_on_their_ball() -> None:
     """Fifty, nineties and hundred, with the runs and balls that the batter had then."""
-    play = Play().innings(1, ["6", "wd", *["2"] * 5, *["1"] * 6] * 30)
+    play = MatchScript().innings(1, ["6", "wd", *["2"] * 5, *["1"] * 6] * 30)
     reached = [
         event
         for event in events_of(play)
@@ -117,20 +117,22 @@ def test_milestones_come_once_each_and_on_their_ball() -> None:
 
 def test_a_bowler_is_on_fire_with_the_third_wicket_and_each_one_after() -> None:
     """A run out is not one of them."""
-    events = events_of(Play().innings(1, "W . W R . 1 W W", bowlers=["a"]))
+    events = events_of(MatchScript().innings(1, "W . W R . 1 W W", bowlers=["a"]))
     assert [event.count for event in events if event.kind is EventKind.BOWLER_ON_FIRE] == [3, 4]
 
 
 def test_a_batter_is_on_fire_once() -> None:
     """Thirty at two a ball, however often the rate falls and rises again."""
-    events = events_of(Play().innings(1, "6 6 6 6 6 . . . . . . . . . . . . . 6 6 6 6 6 6 6 6"))
+    events = events_of(
+        MatchScript().innings(1, "6 6 6 6 6 . . . . . . . . . . . . . 6 6 6 6 6 6 6 6")
+    )
     fire = [event.subject for event in events if event.kind is EventKind.BATTER_ON_FIRE]
     assert len(fire) == len(set(fire)) >= 1
 
 
 def test_new_batters_are_those_who_did_not_open() -> None:
     """Who retires hurt is replaced, and that is told as well."""
-    events = events_of(Play().innings(1, "1 W . H 1 1"))
+    events = events_of(MatchScript().innings(1, "1 W . H 1 1"))
     assert [event.subject for event in events if event.kind is EventKind.NEW_BATTER] == [
         "p1.3",
         "p1.4",
@@ -152,7 +154,7 @@ def test_an_innings_ends_for_a_reason(
     """All out and overs complete are seen in the scores; the rest when the feed says that it is over."""
     ends = [
         event
-        for event in events_of(Play().innings(1, words), status, target=target)
+        for event in events_of(MatchScript().innings(1, words), status, target=target)
         if event.kind is EventKind.INNINGS_END
     ]
     assert [event.reason for event in ends] == [reason]
@@ -160,7 +162,7 @@ def test_an_innings_ends_for_a_reason(
 
 def test_a_chase_ends_with_its_target() -> None:
     """A revised target that the feed states is believed at once; one of our own reckoning only when the match is over."""
-    play = Play().innings(1, "1 " * 120).innings(2, "6 " * 10)
+    play = MatchScript().innings(1, "1 " * 120).innings(2, "6 " * 10)
     assert kinds_of(events_of(play)).count("innings_end") == 1
     ends = [
         event for event in events_of(play, target=Target(60)) if event.kind is EventKind.INNINGS_END
@@ -170,7 +172,7 @@ def test_a_chase_ends_with_its_target() -> None:
 
 def test_a_side_is_out_in_a_super_over_with_two_wickets() -> None:
     """And its innings end is told before the next innings' first event."""
-    play = Play().innings(1, "1").innings(2, "1").innings(3, "4 W W").innings(4, "6")
+    play = MatchScript().innings(1, "1").innings(2, "1").innings(3, "4 W W").innings(4, "6")
     events = events_of(play, super_overs=frozenset({3, 4}))
     assert kinds_of(events)[-2:] == ["innings_end", "six"]
     assert events[-2].reason == "all_out"
@@ -182,8 +184,8 @@ def test_a_side_is_out_in_a_super_over_with_two_wickets() -> None:
 )
 def test_a_match_that_is_over_has_one_end(status: MatchStatus) -> None:
     """Also one in which no ball was bowled."""
-    assert kinds_of(events_of(Play(), status)) == ["match_end"]
-    assert kinds_of(events_of(Play().innings(1, "1 1"), status))[-2:] == [
+    assert kinds_of(events_of(MatchScript(), status)) == ["match_end"]
+    assert kinds_of(events_of(MatchScript().innings(1, "1 1"), status))[-2:] == [
         "innings_end",
         "match_end",
     ]
@@ -191,7 +193,7 @@ def test_a_match_that_is_over_has_one_end(status: MatchStatus) -> None:
 
 def test_a_wicket_without_a_ball_is_none_of_the_bowlers() -> None:
     """A batter who is timed out is a wicket, breaks no run of wickets, and uses up no ball."""
-    balls = Play().innings(1, "W W W").balls
+    balls = MatchScript().innings(1, "W W W").balls
     late = Wicket("p1.9", "Late", WicketKind.TIMED_OUT)
     between = msgspec.structs.replace(
         balls[1], id=balls[1].id + 1, is_delivery=False, wicket=late, runs_bat=0, runs_total=0

@@ -18,7 +18,7 @@ from tally.cricket.model.ball_log import (
 from tally.cricket.model.events import EventKind, KeyEvent
 from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus, Wicket, WicketKind
 from tally.cricket.model.history import find_new_events, match_events
-from tests.cricket.play import Play, feed_of
+from tests.cricket.match_script import MatchScript, feed_of
 
 WORDS = st.sampled_from(
     [".", "1", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb", "b1", "lb2", "a4", "S"]
@@ -49,7 +49,7 @@ def told_of(events: Sequence[KeyEvent]) -> list[tuple[str, int, str, int]]:
 
 
 def match_of(first: list[str], second: list[str]) -> list[Ball]:
-    return Play().innings(1, first).innings(2, second).balls
+    return MatchScript().innings(1, first).innings(2, second).balls
 
 
 def at_once(balls: Sequence[Ball]) -> list[tuple[str, int, str, int]]:
@@ -114,7 +114,7 @@ def test_a_ball_that_a_poll_lacks_is_waited_for(
 
 def test_a_ball_in_the_middle_holds_those_after_it() -> None:
     """Until it comes, and then all are told in order."""
-    balls = Play().innings(1, "1 . 4 6 .").balls
+    balls = MatchScript().innings(1, "1 . 4 6 .").balls
     listener = Listener()
     assert (
         listener.hear(msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))) == []
@@ -127,7 +127,7 @@ def test_a_ball_in_the_middle_holds_those_after_it() -> None:
 
 def test_a_lost_wide_holds_too_since_the_scores_know_of_it() -> None:
     """No number is missing in the over, but a run is."""
-    balls = Play().innings(1, "1 . wd 6 .").balls
+    balls = MatchScript().innings(1, "1 . wd 6 .").balls
     listener = Listener()
     assert (
         listener.hear(msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))) == []
@@ -137,7 +137,7 @@ def test_a_lost_wide_holds_too_since_the_scores_know_of_it() -> None:
 
 def test_a_ball_that_never_comes_is_given_up() -> None:
     """After a few polls the rest is told, and what comes later still is told as well, once."""
-    balls = Play().innings(1, "1 . 4 6 .").balls
+    balls = MatchScript().innings(1, "1 . 4 6 .").balls
     listener = Listener()
     poll = msgspec.structs.replace(feed_of(balls), balls=(*balls[:2], *balls[3:]))
     heard = [listener.hear(poll) for _ in range(MAX_GAP_POLLS + 2)]
@@ -152,7 +152,7 @@ def test_a_ball_that_never_comes_is_given_up() -> None:
 
 def test_the_last_poll_waits_for_nothing() -> None:
     """What is there is told when no other poll will come."""
-    balls = Play().innings(1, "1 . 4 6 .").balls
+    balls = MatchScript().innings(1, "1 . 4 6 .").balls
     listener = Listener()
     poll = msgspec.structs.replace(whole(balls), balls=(*balls[:2], *balls[3:]))
     assert [event.kind for event in listener.hear(poll, is_final=True)] == [
@@ -164,7 +164,7 @@ def test_the_last_poll_waits_for_nothing() -> None:
 
 def test_penalty_runs_between_balls_delay_no_more_than_once() -> None:
     """Runs that no ball has are given up on once, and from then on nothing waits for them."""
-    balls = Play().innings(1, "1 . 4 6 . 1 6 . 6").balls
+    balls = MatchScript().innings(1, "1 . 4 6 . 1 6 . 6").balls
     listener = Listener()
 
     def poll(count: int) -> MatchFeed:
@@ -182,8 +182,8 @@ def test_penalty_runs_between_balls_delay_no_more_than_once() -> None:
 
 def test_a_corrected_ball_tells_what_was_missing_and_nothing_again() -> None:
     """A single that was a four, and a six that was none."""
-    play = Play().innings(1, "1 . 6 . 1 .").balls
-    fixed = Play().innings(1, "4 . 1 . 1 .").balls
+    play = MatchScript().innings(1, "1 . 6 . 1 .").balls
+    fixed = MatchScript().innings(1, "4 . 1 . 1 .").balls
     listener = Listener()
     listener.hear(feed_of(play))
     assert [event.kind for event in listener.hear(feed_of(fixed))] == [EventKind.FOUR]
@@ -193,7 +193,7 @@ def test_a_corrected_ball_tells_what_was_missing_and_nothing_again() -> None:
 
 def test_a_wicket_that_was_the_other_batters_is_the_same_wicket() -> None:
     """And the one who was wrongly given out may be out later."""
-    balls = Play().innings(1, "1 R . . C .").balls
+    balls = MatchScript().innings(1, "1 R . . C .").balls
     wrong = balls[1]
     assert wrong.wicket is not None
     assert wrong.non_striker_id is not None
@@ -215,8 +215,8 @@ def test_a_wicket_that_was_the_other_batters_is_the_same_wicket() -> None:
 def test_a_wicket_that_moves_to_the_next_ball_is_not_told_again() -> None:
     """The same batter is out once."""
     listener = Listener()
-    listener.hear(feed_of(Play().innings(1, "1 R . .").balls))
-    balls = Play().innings(1, "1 . R .").balls
+    listener.hear(feed_of(MatchScript().innings(1, "1 R . .").balls))
+    balls = MatchScript().innings(1, "1 . R .").balls
     moved = msgspec.structs.replace(balls[2], wicket=Wicket("p1.2", "Name", WicketKind.RUN_OUT))
     new = listener.hear(feed_of([*balls[:2], moved, balls[3]]))
     assert [event.kind for event in new if event.kind is EventKind.WICKET] == []
@@ -224,7 +224,7 @@ def test_a_wicket_that_moves_to_the_next_ball_is_not_told_again() -> None:
 
 def test_a_withdrawn_ball_is_dropped() -> None:
     """As soon as the service's balls add up to its scores without it."""
-    balls = Play().innings(1, "1 . 4 .").balls
+    balls = MatchScript().innings(1, "1 . 4 .").balls
     listener = Listener()
     listener.hear(feed_of(balls))
     listener.hear(feed_of(balls[:3]))
@@ -253,13 +253,13 @@ def test_any_correction_ends_in_the_history_of_the_corrected_match(
     words: list[str], wrong: list[tuple[int, str]]
 ) -> None:
     """Whatever was said before, and nothing that is still so is told twice."""
-    right = Play().innings(1, words).balls
+    right = MatchScript().innings(1, words).balls
     first = list(words)
     for place, word in wrong:
         if place < len(first):
             first[place] = word
     listener = Listener()
-    listener.hear(feed_of(Play().innings(1, first).balls))
+    listener.hear(feed_of(MatchScript().innings(1, first).balls))
     listener.hear(whole(right))
     assert told_of(match_events(whole(right), listener.book)) == at_once(right)
     assert listener.hear(whole(right)) == []

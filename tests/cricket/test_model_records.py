@@ -41,8 +41,8 @@ from tally.cricket.model.records import (
 )
 from tally.cricket.repository.items import ItemMapper, camel_case, to_store_value
 from tally.cricket.service.activities.sweeps import UserActivities, merge_by_user
-from tests.cricket import made_up
-from tests.cricket.made_up import DAY, MOMENT, NOW, START
+from tests.cricket import factories
+from tests.cricket.factories import DAY, MOMENT, NOW, START
 
 T = TypeVar("T")
 
@@ -97,13 +97,13 @@ def test_start_times_order_as_they_pass(seconds: int) -> None:
     ],
 )
 def test_channels_are_for_ios_18_and_later(platform: str, os_version: str, can: bool) -> None:
-    assert made_up.device("ann", platform=platform, os_version=os_version).can_broadcast is can
+    assert factories.device("ann", platform=platform, os_version=os_version).can_broadcast is can
 
 
 def test_records_stand_in_tables_under_the_names_of_the_seeds() -> None:
     """Enums as their values, and nothing for what is empty; an item of another version still makes a record."""
     shape = ItemMapper(Fixture)
-    fixture = made_up.fixture(status=MatchStatus.IN_PLAY, league_code="", note="")
+    fixture = factories.fixture(status=MatchStatus.IN_PLAY, league_code="", note="")
     item = shape.to_item(fixture)
     assert (item["status"], item["homeTeamId"]) == ("in_play", "1")
     assert {"leagueCode", "note", "venueId"}.isdisjoint(item)
@@ -120,7 +120,7 @@ def shown(
     ago: int | None = None,
 ) -> LiveActivity:
     started_at = None if ago is None else MOMENT - ago
-    return made_up.activity(
+    return factories.activity(
         "7", status=status, end_reason=reason, starts=starts, started_at=started_at
     )
 
@@ -195,9 +195,11 @@ def test_followers_and_their_activities_are_joined_as_they_stream_by(
     users: set[str], pairs: set[tuple[str, str]]
 ) -> None:
     """Everybody once, by id, with all of their activities, whether or not they follow."""
-    follows = [made_up.follow("7", user_id=user) for user in sorted(users)]
+    follows = [factories.follow("7", user_id=user) for user in sorted(users)]
     ordered = sorted(pairs, key=lambda pair: activity_key(*pair))
-    activities = [made_up.activity("7", user_id=user, device_id=device) for user, device in ordered]
+    activities = [
+        factories.activity("7", user_id=user, device_id=device) for user, device in ordered
+    ]
 
     async def collected() -> list[UserActivities]:
         return [person async for person in merge_by_user(streamed(follows), streamed(activities))]

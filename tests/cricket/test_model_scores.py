@@ -9,7 +9,7 @@ from tally.cricket.model.events import TIER_1, EventKind, KeyEvent
 from tally.cricket.model.feed import MatchStatus, Overs, Target
 from tally.cricket.model.history import find_new_events, match_events
 from tally.cricket.model.laws import balls_left, chase_target, current_innings, run_rate
-from tests.cricket.play import Play, feed_of
+from tests.cricket.match_script import MatchScript, feed_of
 
 WORDS = st.sampled_from([".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb", "b1"])
 
@@ -20,7 +20,7 @@ def test_scores_alone_tell_what_balls_tell_but_for_the_balls(
     words: list[str], cuts: list[int]
 ) -> None:
     """Whatever lies between two polls: each wicket, milestone and newcomer once, and nothing that did not happen."""
-    balls = Play().innings(1, words).balls
+    balls = MatchScript().innings(1, words).balls
     told: list[KeyEvent] = []
     for cut in [*sorted(min(cut, len(balls)) for cut in cuts), len(balls)]:
         status = MatchStatus.FINISHED if cut == len(balls) else MatchStatus.IN_PLAY
@@ -39,7 +39,7 @@ def test_scores_alone_tell_what_balls_tell_but_for_the_balls(
 
 def test_two_fifties_and_three_wickets_in_one_poll_are_all_told() -> None:
     """A long gap between polls loses nothing that the scorecard still says."""
-    balls = Play().innings(1, ["2", "2", "1"] * 36 + ["W", "W", "W"]).balls
+    balls = MatchScript().innings(1, ["2", "2", "1"] * 36 + ["W", "W", "W"]).balls
     before, after = feed_of(balls[:20], with_balls=False), feed_of(balls, with_balls=False)
     told = match_events(before, BallLog())
     new = [event.kind for event in find_new_events(match_events(after, BallLog()), told)]
@@ -57,7 +57,7 @@ def test_a_rate_has_two_digits(runs: int, balls: int, text: str) -> None:
 
 def test_a_target_is_that_of_the_feed_or_one_run_more() -> None:
     """For the second innings of limited overs, for a super over, and for the fourth innings of a Test."""
-    chase = Play().innings(1, "6 6").innings(2, "1")
+    chase = MatchScript().innings(1, "6 6").innings(2, "1")
     feed = feed_of(chase.balls)
     assert chase_target(feed, feed.innings[0]) is None
     assert chase_target(feed, feed.innings[1]) == 13
@@ -66,14 +66,14 @@ def test_a_target_is_that_of_the_feed_or_one_run_more() -> None:
     assert chase_target(revised, revised.innings[1]) == 9
     assert balls_left(revised, revised.innings[1]) == 29
     test = feed_of(
-        Play().innings(1, "6 6").innings(2, "4").innings(3, "2").innings(4, "1").balls,
+        MatchScript().innings(1, "6 6").innings(2, "4").innings(3, "2").innings(4, "1").balls,
         total_overs=None,
     )
     last = current_innings(test.innings)
     assert last is not None
     assert chase_target(test, last) == 11
     over = feed_of(
-        Play().innings(1, "6").innings(2, "6").innings(3, "4").innings(4, "1").balls,
+        MatchScript().innings(1, "6").innings(2, "6").innings(3, "4").innings(4, "1").balls,
         super_overs=frozenset({3, 4}),
     )
     assert chase_target(over, over.innings[3]) == 5

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from schemathesis import GenerationMode
 
-from tests.cricket.ground import ADMIN, Ground, open_ground
+from tests.cricket.api_harness import ADMIN, ApiHarness, open_api_harness
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 8
@@ -86,7 +86,7 @@ OPERATIONS: dict[tuple[str, str], Good] = {
 class Documented:
     """A server, its document, and what is known to it."""
 
-    ground: Ground
+    ground: ApiHarness
     document: Document
     match_id: str
     team_id: str
@@ -119,7 +119,7 @@ class Documented:
 
 @pytest.fixture(scope="module")
 async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
-    async with open_ground(tmp_path_factory.mktemp("documented")) as ground:
+    async with open_api_harness(tmp_path_factory.mktemp("documented")) as ground:
         ground.live_match(12)
         ground.sportmonks.schedule(2, first=ground.clock.now() + timedelta(hours=5))
         await ground.sync()

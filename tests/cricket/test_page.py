@@ -7,12 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.cricket.page import PAGE, filled
+from tests.cricket.docs_page import PAGE, filled
 from tests.needs import need_program
 
 
 def test_the_lists_of_the_page_are_those_of_the_code() -> None:
-    """Made by: python -m tests.cricket.page."""
+    """Made by: python -m tests.cricket.docs_page."""
     page = PAGE.read_text(encoding="utf-8")
     assert filled(page) == page
 

@@ -18,7 +18,7 @@ from tally.store.api import Engine
 from tally.store.catalogue import Catalogue, find_problems
 from tally.store.report import PatternRow, pattern_rows
 from tally.store.store import Store
-from tests.cricket.tour import call_everything
+from tests.cricket.access_pattern_calls import call_all_access_patterns
 
 CRICKET = Catalogue({"cricket": CATALOGUE.backends["cricket"]})
 FIELDS = ("table", "by", "operation", "key_condition", "trigger", "frequency")
@@ -128,7 +128,7 @@ def test_every_table_has_one_repository_that_keeps_the_rules(
 async def test_every_pattern_is_what_its_method_does(engine: Engine) -> None:
     """One call of each makes every operation that it declares, and no other one is tried."""
     store = Store(engine)
-    await call_everything(store)
+    await call_all_access_patterns(store)
     for row in pattern_rows(CRICKET, store.meters):
         assert row.calls > 0, row.pattern
         assert row.errors == 0, row.pattern

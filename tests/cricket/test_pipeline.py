@@ -12,10 +12,10 @@ from tally.cricket.model.records import ActivityStatus, EndReason, PollerState
 from tally.cricket.service.activities.match_payloads import DisplayUpdate
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
-from tests.cricket import made_up
+from tests.cricket import factories
+from tests.cricket.match_script import MatchScript, feed_of
 from tests.cricket.pipeline_fakes import DELIVERED, FakePushGateway, FakeScores
 from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
-from tests.cricket.play import Play, feed_of
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ async def instance(
 
 def make_feed(match_id: str, balls: str, status: MatchStatus = MatchStatus.IN_PLAY) -> MatchFeed:
     return msgspec.structs.replace(
-        feed_of(Play().innings(1, balls).balls, status), match_id=match_id
+        feed_of(MatchScript().innings(1, balls).balls, status), match_id=match_id
     )
 
 
@@ -66,8 +66,8 @@ async def test_an_unchanged_state_is_never_pushed(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """Many identical polls cause instance push per device."""
-    match_id = made_up.number()
-    token = await instance.follow(match_id, made_up.name())
+    match_id = factories.number()
+    token = await instance.follow(match_id, factories.name())
     for _ in range(12):
         await poll(instance, scores, match_id, "1 4")
     assert [push.score for push in gateway.pushes_to(token)] == ["5/0 -"]
@@ -79,8 +79,8 @@ async def test_only_alerts_have_priority_10(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """A wicket has priority 10 and an alert; a four has priority 5 and none."""
-    match_id = made_up.number()
-    token = await instance.follow(match_id, made_up.name())
+    match_id = factories.number()
+    token = await instance.follow(match_id, factories.name())
     for balls in ("1", "1 4", "1 4 W"):
         await poll(instance, scores, match_id, balls)
     assert [(push.priority, push.alert is not None) for push in gateway.pushes_to(token)] == [
@@ -96,10 +96,10 @@ async def test_each_device_gets_the_view_of_its_team(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """A follower of neither team gets the neutral view."""
-    match_id = made_up.number()
-    neutral = await instance.follow(match_id, made_up.name())
-    away = await instance.follow(match_id, made_up.name(), team_id="20")
-    elsewhere = await instance.follow(match_id, made_up.name(), team_id="99")
+    match_id = factories.number()
+    neutral = await instance.follow(match_id, factories.name())
+    away = await instance.follow(match_id, factories.name(), team_id="20")
+    elsewhere = await instance.follow(match_id, factories.name(), team_id="99")
     await poll(instance, scores, match_id, "1 W")
     assert (
         gateway.latest_push_to(neutral).content["view"]
@@ -114,8 +114,8 @@ async def test_the_end_is_delivered_and_recorded(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """It is an end event with priority 10; later polls change nothing."""
-    match_id = made_up.number()
-    token = await instance.follow(match_id, made_up.name())
+    match_id = factories.number()
+    token = await instance.follow(match_id, factories.name())
     await poll(instance, scores, match_id, "1 4")
     await poll(instance, scores, match_id, "1 4 W", MatchStatus.FINISHED)
     last = gateway.pushes_to(token)[-1]
@@ -131,10 +131,10 @@ async def test_an_invalid_token_ends_its_activity(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """Other devices are not affected."""
-    match_id = made_up.number()
+    match_id = factories.number()
     good, bad = (
-        await instance.follow(match_id, made_up.name()),
-        await instance.follow(match_id, made_up.name()),
+        await instance.follow(match_id, factories.name()),
+        await instance.follow(match_id, factories.name()),
     )
     gateway.respond = lambda push: (
         PushResult(PushOutcome.TOKEN_INVALID, 410, "Unregistered")
@@ -161,12 +161,12 @@ async def test_devices_on_the_channel_are_reached_by_one_request(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """Devices that do not subscribe to it get a push to their token."""
-    match_id = made_up.number()
+    match_id = factories.number()
     await poll(instance, scores, match_id, "1")
     assert await instance.repositories.matches.set_channel(match_id, "channel-1") is not None
     for _ in range(3):
-        await instance.follow(match_id, made_up.name(), channel_id="channel-1")
-    token = await instance.follow(match_id, made_up.name())
+        await instance.follow(match_id, factories.name(), channel_id="channel-1")
+    token = await instance.follow(match_id, factories.name())
     await poll(instance, scores, match_id, "1 W")
     assert [(push.token, push.priority) for push in gateway.broadcasts] == [("channel-1", 10)]
     assert [push.token for push in gateway.pushes] == [token]
@@ -176,9 +176,9 @@ async def test_an_unavailable_score_service_causes_no_push(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """The first response afterwards is processed."""
-    match_id = made_up.number()
-    token = await instance.follow(match_id, made_up.name())
-    await instance.repositories.fixtures.write_batch([made_up.fixture(match_id=match_id)])
+    match_id = factories.number()
+    token = await instance.follow(match_id, factories.name())
+    await instance.repositories.fixtures.write_batch([factories.fixture(match_id=match_id)])
     await poll(instance, scores, match_id, "1 4")
     scores.is_unavailable = True
     assert await instance.poller.run() == 2.5
@@ -192,7 +192,7 @@ async def test_the_poll_interval_depends_on_live_matches(
 ) -> None:
     """2.5 seconds with a live match, otherwise a minute."""
     assert await instance.poller.run() == 60
-    scores.live_feeds["7"] = make_feed(made_up.number(), "1")
+    scores.live_feeds["7"] = make_feed(factories.number(), "1")
     assert await instance.poller.run() == 2.5
 
 
@@ -200,9 +200,9 @@ async def test_a_match_that_left_the_live_scores_is_archived_with_its_final_stat
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway, clock: ManualClock
 ) -> None:
     """One response without it does not count. Later its end is requested and published."""
-    match_id = made_up.number()
-    await instance.repositories.fixtures.write_batch([made_up.fixture(match_id=match_id)])
-    token = await instance.follow(match_id, made_up.name())
+    match_id = factories.number()
+    await instance.repositories.fixtures.write_batch([factories.fixture(match_id=match_id)])
+    token = await instance.follow(match_id, factories.name())
     await poll(instance, scores, match_id, "1 4 6")
     scores.final_feeds[match_id] = make_feed(match_id, "1 4 6 W W", MatchStatus.FINISHED)
     del scores.live_feeds[match_id]
@@ -224,9 +224,9 @@ async def test_a_match_that_left_the_live_scores_is_archived_with_its_final_stat
 async def test_an_expired_replay_is_deleted(instance: PipelineInstance, clock: ManualClock) -> None:
     """A replay that has not expired is retained."""
     now = clock.milliseconds()
-    retained, expired = made_up.number(), made_up.number()
+    retained, expired = factories.number(), factories.number()
     for match_id, until in ((retained, now + 60_000), (expired, now - 1)):
-        replay = made_up.fixture(
+        replay = factories.fixture(
             match_id=match_id, replay_of="1", replay_expires_at=until, live_updated_at=now
         )
         await instance.repositories.fixtures.write_batch([replay])
@@ -239,8 +239,8 @@ async def test_an_older_poll_after_a_newer_one_is_ignored(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """Two instances may acquire the lock in another order than they got their responses."""
-    match_id = made_up.number()
-    token = await instance.follow(match_id, made_up.name())
+    match_id = factories.number()
+    token = await instance.follow(match_id, factories.name())
     await poll(instance, scores, match_id, "1 4")
     late = msgspec.structs.replace(make_feed(match_id, "1 4 6"), received_at=1)
     assert await instance.workers.process(late)
@@ -252,8 +252,8 @@ async def test_a_failed_push_is_retried_with_the_newest_state(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway, clock: ManualClock
 ) -> None:
     """It never carries an outdated state."""
-    match_id = made_up.number()
-    token = await instance.follow(match_id, made_up.name())
+    match_id = factories.number()
+    token = await instance.follow(match_id, factories.name())
     gateway.respond = lambda _: PushResult(PushOutcome.RETRY, 503)
     scores.live_feeds[match_id] = make_feed(match_id, "1 W")
     await instance.poller.run()
@@ -273,9 +273,9 @@ async def test_a_newer_update_replaces_the_one_in_flight(
 
     None gets the older one later, and each is alerted once.
     """
-    match_id = made_up.number()
+    match_id = factories.number()
     tokens = [
-        await instance.follow(match_id, f"{number:02d}-{made_up.name()}") for number in range(20)
+        await instance.follow(match_id, f"{number:02d}-{factories.name()}") for number in range(20)
     ]
     await poll(instance, scores, match_id, "1")
     gateway.pushes.clear()
@@ -307,11 +307,11 @@ async def test_subscriptions_get_updates(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
     """A subscription with an invalid token is removed."""
-    match_id = made_up.number()
-    known = await instance.follow(match_id, made_up.name())
+    match_id = factories.number()
+    known = await instance.follow(match_id, factories.name())
     tokens = [
         (
-            await instance.repositories.subscriptions.register(made_up.subscription(match_id))
+            await instance.repositories.subscriptions.register(factories.subscription(match_id))
         ).push_token
         for _ in range(2)
     ]

@@ -12,11 +12,11 @@ from tally.cricket.model.feed import MatchFeed, MatchStatus
 from tally.cricket.model.records import PollerState
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.faulty_engines import CrashingEngine, EngineCrashed
+from tests.cricket.match_script import MatchScript, feed_of
 from tests.cricket.pipeline_fakes import FakePushGateway, FakeScores
 from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
-from tests.cricket.play import Play, feed_of
 
 MAX_WRITES: Final = 120
 FIRST: Final = "1 4 W 6 . 1"
@@ -35,7 +35,7 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
 def feeds(match_id: str) -> list[MatchFeed]:
     result = []
     for first, second, status in POLLS:
-        play = Play().innings(1, first)
+        play = MatchScript().innings(1, first)
         if second:
             play.innings(2, second)
         result.append(msgspec.structs.replace(feed_of(play.balls, status), match_id=match_id))
@@ -68,7 +68,7 @@ async def process_polls(
 
 async def expected_events(engine: Engine, clock: ManualClock) -> list[tuple[str, int, str, int]]:
     """Return the events of a run without a crash."""
-    match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
+    match_id, scores, gateway = factories.number(), FakeScores(clock), FakePushGateway()
     async with open_instance(engine, clock, scores, gateway) as instance:
         await process_polls(instance, scores, match_id)
         return event_keys((await instance.state(match_id)).published_events)
@@ -93,10 +93,10 @@ async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
     """After the lock expires, another instance reaches the state of a run without a crash."""
     expected = await expected_events(engine, clock)
     for writes in range(MAX_WRITES):
-        match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
+        match_id, scores, gateway = factories.number(), FakeScores(clock), FakePushGateway()
         crashing = CrashingEngine(engine, writes, after=after)
         async with open_instance(engine, clock, scores, gateway, name="initial") as before:
-            tokens = [await before.follow(match_id, made_up.name()) for _ in range(2)]
+            tokens = [await before.follow(match_id, factories.name()) for _ in range(2)]
         async with open_instance(
             crashing, clock, scores, gateway, name="crashing"
         ) as crashing_instance:
@@ -117,12 +117,12 @@ async def test_a_crash_during_the_fan_out_is_completed_by_another_instance(
     engine: Engine, clock: ManualClock
 ) -> None:
     """The update is delivered again with the same timestamp."""
-    match_id, scores, gateway = made_up.number(), FakeScores(clock), FakePushGateway()
+    match_id, scores, gateway = factories.number(), FakeScores(clock), FakePushGateway()
     crashing = CrashingEngine(engine)
     async with open_instance(
         crashing, clock, scores, gateway, name="crashing"
     ) as crashing_instance:
-        tokens = [await crashing_instance.follow(match_id, made_up.name()) for _ in range(1200)]
+        tokens = [await crashing_instance.follow(match_id, factories.name()) for _ in range(1200)]
         scores.live_feeds[match_id] = feeds(match_id)[0]
 
         def crash_halfway(_: object) -> None:

@@ -11,11 +11,11 @@ from tally.cricket.model.feed import MatchFeed, MatchStatus
 from tally.cricket.model.records import PollerState
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.faulty_engines import CrashingEngine
+from tests.cricket.match_script import MatchScript, feed_of
 from tests.cricket.pipeline_fakes import FakePushGateway, FakeScores
 from tests.cricket.pipeline_harness import open_cricket_engine, open_instance
-from tests.cricket.play import Play, feed_of
 
 BALLS = "1 4 W . 6 6 1 W 2 . 4 4 R 6 1 1 . 2 W 6".split()  # noqa: SIM905  (one word per ball)
 
@@ -29,7 +29,7 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
 def make_feed(match_id: str, count: int) -> MatchFeed:
     status = MatchStatus.FINISHED if count >= len(BALLS) else MatchStatus.IN_PLAY
     return msgspec.structs.replace(
-        feed_of(Play().innings(1, BALLS[:count]).balls, status), match_id=match_id
+        feed_of(MatchScript().innings(1, BALLS[:count]).balls, status), match_id=match_id
     )
 
 
@@ -39,7 +39,7 @@ async def test_each_push_and_event_is_sent_once(
 ) -> None:
     """All instances poll concurrently; the holder of the lock processes the match."""
     scores, gateway = FakeScores(clock), FakePushGateway()
-    matches = [made_up.number() for _ in range(4)]
+    matches = [factories.number() for _ in range(4)]
     async with contextlib.AsyncExitStack() as stack:
         instances = [
             await stack.enter_async_context(
@@ -48,7 +48,7 @@ async def test_each_push_and_event_is_sent_once(
             for number in range(count)
         ]
         tokens = {
-            match_id: await instances[0].follow(match_id, made_up.name()) for match_id in matches
+            match_id: await instances[0].follow(match_id, factories.name()) for match_id in matches
         }
         for balls in range(1, len(BALLS) + 1):
             for match_id in matches:
@@ -76,13 +76,13 @@ async def test_another_instance_takes_over_when_the_lock_expires(
     engine: Engine, clock: ManualClock
 ) -> None:
     """The next poll after the expiry of the lock processes the match."""
-    scores, gateway, match_id = FakeScores(clock), FakePushGateway(), made_up.number()
+    scores, gateway, match_id = FakeScores(clock), FakePushGateway(), factories.number()
     crashing = CrashingEngine(engine)
     async with (
         open_instance(engine, clock, scores, gateway, name="survivor") as survivor,
         open_instance(crashing, clock, scores, gateway, name="crashing") as crashing_instance,
     ):
-        token = await survivor.follow(match_id, made_up.name())
+        token = await survivor.follow(match_id, factories.name())
         scores.live_feeds[match_id] = make_feed(match_id, 3)
 
         def crash(_: object) -> None:
@@ -111,7 +111,7 @@ async def test_the_last_instance_refreshes_the_match_record(
     engine: Engine, clock: ManualClock
 ) -> None:
     """Without changes too: a stale record would look like a crashed instance."""
-    scores, gateway, match_id = FakeScores(clock), FakePushGateway(), made_up.number()
+    scores, gateway, match_id = FakeScores(clock), FakePushGateway(), factories.number()
     async with open_instance(engine, clock, scores, gateway, name="first") as first:
         scores.live_feeds[match_id] = make_feed(match_id, 3)
         await first.poll()

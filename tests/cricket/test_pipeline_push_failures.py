@@ -13,11 +13,11 @@ from tally.cricket.model.records import PollerState
 from tally.kit.clock import ManualClock
 from tally.sim.apns.faults import PushFault
 from tally.store.api import Engine
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
+from tests.cricket.match_script import MatchScript, feed_of
 from tests.cricket.pipeline_fakes import FakeScores
 from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
-from tests.cricket.play import Play, feed_of
 
 INNINGS = ("1", "1 4", "1 4 W", "1 4 W 6", "1 4 W 6 6 1")
 DEVICES = 40
@@ -47,7 +47,7 @@ async def apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApnsHa
 
 def make_feed(match_id: str, balls: str, status: MatchStatus = MatchStatus.IN_PLAY) -> MatchFeed:
     return msgspec.structs.replace(
-        feed_of(Play().innings(1, balls).balls, status), match_id=match_id
+        feed_of(MatchScript().innings(1, balls).balls, status), match_id=match_id
     )
 
 
@@ -87,7 +87,7 @@ async def test_devices_get_the_final_state_despite(
     """The timestamps on each device never decrease."""
     apns.simulator.log.clear()
     apns.simulator.faults.add(FAULTS[name])
-    scores, match_id = FakeScores(clock), made_up.number()
+    scores, match_id = FakeScores(clock), factories.number()
     async with open_instance(engine, clock, scores, apns.gateway) as instance:
         tokens = [await instance.follow(match_id, token) for token in apns.tokens(DEVICES)]
         await play_match(instance, clock, scores, match_id)
@@ -104,7 +104,7 @@ async def test_invalid_tokens_end_and_the_other_devices_get_updates(
     engine: Engine, clock: ManualClock, apns: ApnsHarness
 ) -> None:
     """410 and BadDeviceToken affect only their device."""
-    scores, match_id = FakeScores(clock), made_up.number()
+    scores, match_id = FakeScores(clock), factories.number()
     tokens = apns.tokens(6)
     apns.simulator.devices.retire(tokens[0])
     async with open_instance(engine, clock, scores, apns.gateway) as instance:

@@ -20,9 +20,9 @@ from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.store.api import Engine, Get
 from tally.store.store import Store
-from tests.cricket import made_up
+from tests.cricket import factories
+from tests.cricket.factories import DAY, MOMENT, NOW
 from tests.cricket.faulty_engines import InterleavingEngine
-from tests.cricket.made_up import DAY, MOMENT, NOW
 
 ADDED = {"home": {"name": "Lions", "code": "LIO"}, "league": "Cup"}
 
@@ -35,7 +35,7 @@ def cache(store: Store) -> FixtureCacheRepository:
 async def test_a_hash_is_kept_for_each_view_of_a_match(store: Store) -> None:
     """What one side was shown says nothing of the other; a deleted one is gone."""
     hashes = StateHashRepository(store)
-    neutral = made_up.state_hash()
+    neutral = factories.state_hash()
     home = replace(neutral, team_id="1", hash="def")
     await hashes.put(neutral)
     await hashes.put(home)
@@ -52,7 +52,7 @@ async def test_a_hash_is_kept_for_each_view_of_a_match(store: Store) -> None:
 async def test_a_display_state_is_gone_at_its_time(store: Store) -> None:
     """Whether or not it was swept, and for each side on its own."""
     displays = DisplayCacheRepository(store)
-    made = made_up.cached_display(expires_at=NOW + 30)
+    made = factories.cached_display(expires_at=NOW + 30)
     await displays.put(made)
     assert await displays.get(made.match_id, "neutral", NOW + 29) == made
     assert await displays.get(made.match_id, "neutral", NOW + 30) is None
@@ -62,7 +62,7 @@ async def test_a_display_state_is_gone_at_its_time(store: Store) -> None:
 async def test_progress_never_goes_back(store: Store) -> None:
     """An instance that has lost its match cannot take its successor's progress away; after a week it starts anew."""
     repository = ProcessingRepository(store)
-    made = made_up.processing(last_ball_id=7, content='[{"id":7}]' * 1000)
+    made = factories.processing(last_ball_id=7, content='[{"id":7}]' * 1000)
     assert await repository.put(made)
     assert await repository.get(made.match_id, NOW) == made
     further = replace(made, last_ball_id=9, content="[]")
@@ -80,10 +80,16 @@ async def test_progress_never_goes_back(store: Store) -> None:
 async def test_memory_is_filled_from_the_table(store: Store) -> None:
     """For the matches that are on, or for all where those are not known; what has expired is left out."""
     repository = ProcessingRepository(store)
-    made = [made_up.processing() for _ in range(4)]
-    old = made_up.processing(expires_at=NOW)
+    made = [factories.processing() for _ in range(4)]
+    old = factories.processing(expires_at=NOW)
     await asyncio.gather(*(repository.put(each) for each in (*made, old)))
-    wanted = [made[0].match_id, made[2].match_id, old.match_id, made_up.number(), made[0].match_id]
+    wanted = [
+        made[0].match_id,
+        made[2].match_id,
+        old.match_id,
+        factories.number(),
+        made[0].match_id,
+    ]
     assert await repository.hydrate(wanted, NOW) == [made[0], made[2]]
     everything = await repository.hydrate(None, NOW)
     assert [each for each in made if each not in everything] == []
@@ -92,16 +98,16 @@ async def test_memory_is_filled_from_the_table(store: Store) -> None:
 
 async def test_a_cached_fixture_comes_back_until_its_time(cache: FixtureCacheRepository) -> None:
     """Alone, among many, and in its league, the earliest start first."""
-    league_id = made_up.name("league")
-    late = made_up.cached_fixture(
+    league_id = factories.name("league")
+    late = factories.cached_fixture(
         league_id=league_id, starting_at="2096-10-04T12:00:00Z", content="{}" * 300_000
     )
-    early = made_up.cached_fixture(league_id=league_id, enrichment=ADDED, enriched_at=MOMENT)
+    early = factories.cached_fixture(league_id=league_id, enrichment=ADDED, enriched_at=MOMENT)
     for each in (late, early):
         assert await cache.put(each) == each
     ids = [late.match_id, early.match_id]
     assert await cache.get(late.match_id, NOW) == late
-    assert await cache.get_many([*ids, made_up.number()], NOW) == {
+    assert await cache.get_many([*ids, factories.number()], NOW) == {
         late.match_id: late,
         early.match_id: early,
     }
@@ -116,8 +122,8 @@ async def test_a_cached_fixture_comes_back_until_its_time(cache: FixtureCacheRep
 
 async def test_enrichment_is_added_to_what_is_there_and_near(cache: FixtureCacheRepository) -> None:
     """It makes no entry, wakes none that has expired, and comes neither long before a match nor long after."""
-    near = made_up.cached_fixture()
-    unknown = made_up.number()
+    near = factories.cached_fixture()
+    unknown = factories.number()
     assert not await cache.update_enrichment(unknown, ADDED, MOMENT)
     assert await cache.get(unknown, NOW) is None
     await cache.put(near)
@@ -131,14 +137,14 @@ async def test_enrichment_is_added_to_what_is_there_and_near(cache: FixtureCache
         format_start_time(MOMENT + ENRICHMENT_LEAD_MS + 1000),
         format_start_time(MOMENT - ENRICHMENT_TAIL_MS - 1000),
     ):
-        far = made_up.cached_fixture(starting_at=starting_at)
+        far = factories.cached_fixture(starting_at=starting_at)
         await cache.put(far)
         assert not await cache.update_enrichment(far.match_id, ADDED, MOMENT)
 
 
 async def test_a_put_takes_over_the_enrichment_that_is_there(cache: FixtureCacheRepository) -> None:
     """The newer of the two stands, whoever brings it."""
-    made = made_up.cached_fixture()
+    made = factories.cached_fixture()
     await cache.put(made)
     assert await cache.update_enrichment(made.match_id, ADDED, MOMENT + 5)
     told = replace(made, content='{"id":2}')
@@ -168,10 +174,10 @@ async def test_a_batch_keeps_the_enrichment_that_is_there(
 ) -> None:
     """Whether it writes in batches or one by one; its own stands where it is newer."""
     made = [
-        made_up.cached_fixture(starting_at=starting_at, enrichment=ADDED, enriched_at=MOMENT)
+        factories.cached_fixture(starting_at=starting_at, enrichment=ADDED, enriched_at=MOMENT)
         for _ in range(3)
     ]
-    fresh = [made_up.cached_fixture(starting_at=starting_at) for _ in range(30)]
+    fresh = [factories.cached_fixture(starting_at=starting_at) for _ in range(30)]
     await asyncio.gather(*(cache.put(each) for each in made))
     bare = replace(made[0], content="told", enrichment=None, enriched_at=None)
     older = replace(made[1], content="told", enrichment={"old": 1}, enriched_at=MOMENT - 1)
@@ -190,7 +196,7 @@ async def test_what_is_added_between_the_read_and_the_write_of_a_batch_is_kept(
     cache: FixtureCacheRepository, engine: Engine, is_there: bool, starting_at: str
 ) -> None:
     """The worst moment: the batch has read, a poll puts the entry, and enrichment is added, before the batch writes."""
-    entry = made_up.cached_fixture(starting_at=starting_at)
+    entry = factories.cached_fixture(starting_at=starting_at)
     if is_there:
         await cache.put(entry)
     taken: list[bool] = []
@@ -217,7 +223,7 @@ async def test_a_batch_loses_no_enrichment_to_writers_at_its_side(
     cache: FixtureCacheRepository, engine: Engine, is_there: bool
 ) -> None:
     """Whatever was taken is there in the end, for matches that are near and for those that are not, old entries and new."""
-    entries = [made_up.cached_fixture(starting_at=starting_at) for starting_at in starts()]
+    entries = [factories.cached_fixture(starting_at=starting_at) for starting_at in starts()]
     if is_there:
         await cache.put_batch(entries, MOMENT)
     taken: dict[str, int] = {}

@@ -14,8 +14,8 @@ from tally.cricket.repository.fixtures import CRICKET_FIXTURES, LIVE, FixtureRep
 from tally.store.api import Engine, Scan
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.cricket import made_up
-from tests.cricket.made_up import MOMENT
+from tests.cricket import factories
+from tests.cricket.factories import MOMENT
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def fixtures(store: Store) -> FixtureRepository:
 
 async def test_a_fixture_comes_back_as_it_was_written(fixtures: FixtureRepository) -> None:
     """With all of its fields, and without those that it does not have."""
-    bare = made_up.fixture()
-    full = made_up.fixture(
+    bare = factories.fixture()
+    full = factories.fixture(
         status=MatchStatus.IN_PLAY,
         round="Final",
         venue_id="3",
@@ -42,26 +42,26 @@ async def test_a_fixture_comes_back_as_it_was_written(fixtures: FixtureRepositor
     await fixtures.write_batch([bare, full])
     assert await fixtures.get(bare.match_id) == bare
     assert await fixtures.get(full.match_id) == full
-    assert await fixtures.get(made_up.number()) is None
+    assert await fixtures.get(factories.number()) is None
 
 
 async def test_many_fixtures_are_written_and_read_in_batches(fixtures: FixtureRepository) -> None:
     """More than one request can carry, and those that are not there are left out."""
-    written = [made_up.fixture() for _ in range(130)]
+    written = [factories.fixture() for _ in range(130)]
     await fixtures.write_batch(written)
-    found = await fixtures.get_many([*(each.match_id for each in written), made_up.number()])
+    found = await fixtures.get_many([*(each.match_id for each in written), factories.number()])
     assert found == {each.match_id: each for each in written}
     assert await fixtures.get_many([]) == {}
 
 
 async def test_matches_of_a_league_are_paged_by_start(fixtures: FixtureRepository) -> None:
     """From the first to the last moment of the range, both included, and none of another league."""
-    code = made_up.name("league")
+    code = factories.name("league")
     written = [
-        made_up.fixture(league_code=code, start_time=f"2096-10-{day:02}T12:00:00Z")
+        factories.fixture(league_code=code, start_time=f"2096-10-{day:02}T12:00:00Z")
         for day in (5, 3, 4, 1, 9)
     ]
-    await fixtures.write_batch([*written, made_up.fixture(start_time="2096-10-04T12:00:00Z")])
+    await fixtures.write_batch([*written, factories.fixture(start_time="2096-10-04T12:00:00Z")])
     first, start = await fixtures.by_date(code, "2096-10-03T12:00:00Z", "2096-10-05T12:00:00Z", 2)
     assert start is not None
     second, _ = await fixtures.by_date(
@@ -72,17 +72,17 @@ async def test_matches_of_a_league_are_paged_by_start(fixtures: FixtureRepositor
 
 async def test_what_starts_soon_is_neither_live_nor_over(fixtures: FixtureRepository) -> None:
     """One query for each league, merged by start; a league that is asked for twice counts once."""
-    one, other, silent = (made_up.name("league") for _ in range(3))
-    soon = made_up.fixture(league_code=one, start_time="2096-10-02T12:20:00Z")
-    sooner = made_up.fixture(league_code=other, start_time="2096-10-02T12:10:00Z")
+    one, other, silent = (factories.name("league") for _ in range(3))
+    soon = factories.fixture(league_code=one, start_time="2096-10-02T12:20:00Z")
+    sooner = factories.fixture(league_code=other, start_time="2096-10-02T12:10:00Z")
     await fixtures.write_batch(
         [
             soon,
             sooner,
-            made_up.fixture(league_code=one, live_updated_at=MOMENT),
-            made_up.fixture(league_code=one, archived_at=MOMENT),
-            made_up.fixture(league_code=other, start_time="2096-10-02T12:31:00Z"),
-            made_up.fixture(league_code=silent),
+            factories.fixture(league_code=one, live_updated_at=MOMENT),
+            factories.fixture(league_code=one, archived_at=MOMENT),
+            factories.fixture(league_code=other, start_time="2096-10-02T12:31:00Z"),
+            factories.fixture(league_code=silent),
         ]
     )
     found = await fixtures.starting_soon(
@@ -95,14 +95,14 @@ async def test_an_update_changes_what_it_names_and_makes_nothing(
     fixtures: FixtureRepository,
 ) -> None:
     """What is None is taken away; a match that is not there stays away."""
-    made = made_up.fixture(note="rain")
+    made = factories.fixture(note="rain")
     await fixtures.write_batch([made])
     changed = await fixtures.update(
         made.match_id, status=MatchStatus.DELAYED, note=None, toss_team_id="2"
     )
     assert changed == replace(made, status=MatchStatus.DELAYED, note="", toss_team_id="2")
     assert await fixtures.get(made.match_id) == changed
-    unknown = made_up.number()
+    unknown = factories.number()
     assert await fixtures.update(unknown, live_updated_at=MOMENT) is None
     assert not await fixtures.archive(unknown, MOMENT)
     assert await fixtures.get(unknown) is None
@@ -113,7 +113,7 @@ async def test_updates_and_archivals_never_bring_back_what_is_deleted(
     fixtures: FixtureRepository,
 ) -> None:
     """Whatever the order in which they arrive, nothing is left of a replay that was deleted."""
-    replays = [made_up.fixture(replay_of="1", live_updated_at=MOMENT) for _ in range(10)]
+    replays = [factories.fixture(replay_of="1", live_updated_at=MOMENT) for _ in range(10)]
     await fixtures.write_batch(replays)
 
     async def strike(replay: Fixture) -> None:
@@ -135,7 +135,7 @@ async def test_archival_takes_a_match_out_of_the_live_ones_at_once(
     fixtures: FixtureRepository,
 ) -> None:
     """It keeps the rest, and a match that goes on the next day is live again."""
-    made = made_up.fixture(live_updated_at=MOMENT)
+    made = factories.fixture(live_updated_at=MOMENT)
     await fixtures.write_batch([made])
     assert made in await fixtures.live()
     assert await fixtures.archive(made.match_id, MOMENT + 5)
@@ -149,7 +149,7 @@ async def test_archival_takes_a_match_out_of_the_live_ones_at_once(
 
 async def test_only_replays_are_deleted(fixtures: FixtureRepository) -> None:
     """A real match stays, whatever the caller believes."""
-    real, replay = made_up.fixture(), made_up.fixture(replay_of="1", replay_expires_at=MOMENT)
+    real, replay = factories.fixture(), factories.fixture(replay_of="1", replay_expires_at=MOMENT)
     await fixtures.write_batch([real, replay])
     assert await fixtures.delete_replay(replay.match_id)
     assert not await fixtures.delete_replay(replay.match_id)
@@ -159,9 +159,9 @@ async def test_only_replays_are_deleted(fixtures: FixtureRepository) -> None:
 
 async def test_an_administrator_pages_through_a_league(fixtures: FixtureRepository) -> None:
     """Every fixture of the league once, whatever else the table holds."""
-    league_id = made_up.number()
-    wanted = [made_up.fixture(league_id=league_id) for _ in range(7)]
-    await fixtures.write_batch([*wanted, *(made_up.fixture() for _ in range(7))])
+    league_id = factories.number()
+    wanted = [factories.fixture(league_id=league_id) for _ in range(7)]
+    await fixtures.write_batch([*wanted, *(factories.fixture() for _ in range(7))])
     found, start = await fixtures.by_league(league_id, 3)
     while start is not None:
         page, start = await fixtures.by_league(league_id, 3, start)
@@ -197,7 +197,7 @@ def test_the_index_holds_exactly_the_live_fixtures_at_all_times(
 
 
 async def _step(fixtures: FixtureRepository, match_id: str, step: str, moment: int) -> None:
-    made = made_up.fixture(match_id=match_id, replay_of="1")
+    made = factories.fixture(match_id=match_id, replay_of="1")
     if step == "write":
         await fixtures.write_batch([made])
     elif step == "write live":

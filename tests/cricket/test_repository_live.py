@@ -15,8 +15,8 @@ from tally.cricket.model.records import (
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.store.store import Store
-from tests.cricket import made_up
-from tests.cricket.made_up import DAY, MOMENT, NOW
+from tests.cricket import factories
+from tests.cricket.factories import DAY, MOMENT, NOW
 
 ACTIVE, PENDING, ENDED = ActivityStatus.ACTIVE, ActivityStatus.PENDING, ActivityStatus.ENDED
 
@@ -37,18 +37,18 @@ async def found(activities: LiveActivityRepository, made: LiveActivity) -> LiveA
 
 async def test_of_many_who_create_an_activity_one_does(activities: LiveActivityRepository) -> None:
     """One record for each match, person and device."""
-    made = made_up.activity(made_up.number())
+    made = factories.activity(factories.number())
     assert await found(activities, made) is None
     assert sum(await asyncio.gather(*(activities.create(made) for _ in range(10)))) == 1
     assert await found(activities, made) == made
-    assert await activities.create(replace(made, device_id=made_up.name("device")))
+    assert await activities.create(replace(made, device_id=factories.name("device")))
 
 
 async def test_of_many_who_would_start_an_activity_one_may(
     activities: LiveActivityRepository,
 ) -> None:
     """Each claim counts, and the next one needs to have seen it; one that is not pending is not started."""
-    made = made_up.activity(made_up.number())
+    made = factories.activity(factories.number())
     assert not await activities.claim_start(made, MOMENT, None, "")
     await activities.create(made)
     claims = await asyncio.gather(
@@ -73,7 +73,7 @@ async def test_a_token_makes_an_activity_active_and_another_replaces_it_in_place
     activities: LiveActivityRepository,
 ) -> None:
     """Also where the app began by itself; the moment of its making stays."""
-    made = made_up.activity(made_up.number(), status=ACTIVE, update_token="token-1")
+    made = factories.activity(factories.number(), status=ACTIVE, update_token="token-1")
     first = await activities.activate(made)
     assert first == made
     rotated = await activities.activate(
@@ -88,7 +88,7 @@ async def test_of_many_who_end_an_activity_one_says_why(
     activities: LiveActivityRepository, reason: EndReason
 ) -> None:
     """Its token stays while the device does not know; and nothing but a refused token lets a late one wake it up."""
-    made = made_up.activity(made_up.number(), status=ACTIVE, update_token="token")
+    made = factories.activity(factories.number(), status=ACTIVE, update_token="token")
     assert await activities.end(made, reason, MOMENT) is None
     await activities.activate(made)
     ends = await asyncio.gather(*(activities.end(made, reason, MOMENT + 1) for _ in range(10)))
@@ -112,7 +112,7 @@ async def test_a_refused_token_does_not_end_an_activity_that_has_a_newer_one(
     activities: LiveActivityRepository,
 ) -> None:
     """The rotation was faster than the word of the refusal."""
-    made = made_up.activity(made_up.number(), status=ACTIVE, update_token="old")
+    made = factories.activity(factories.number(), status=ACTIVE, update_token="old")
     await activities.activate(made)
     await activities.activate(replace(made, update_token="new"))
     assert await activities.end(made, EndReason.TOKEN_INVALID, MOMENT, only_token="old") is None
@@ -124,7 +124,7 @@ async def test_an_activity_begins_anew_only_after_the_reasons_given(
     activities: LiveActivityRepository,
 ) -> None:
     """Or when it has expired."""
-    made = made_up.activity(made_up.number())
+    made = factories.activity(factories.number())
     await activities.create(made)
     await activities.end(made, EndReason.USER_UNFOLLOW, MOMENT)
     anew = replace(made, created_at=MOMENT + 5, updated_at=MOMENT + 5)
@@ -143,9 +143,9 @@ async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(
     activities: LiveActivityRepository,
 ) -> None:
     """What is pending, over or expired is left out."""
-    match_id = made_up.number()
+    match_id = factories.number()
     on, channelled, pending, over, expired = (
-        made_up.activity(match_id, user_id=f"user-{number}") for number in range(5)
+        factories.activity(match_id, user_id=f"user-{number}") for number in range(5)
     )
     on, channelled = (
         replace(on, update_token="token", team_id="1"),
@@ -178,24 +178,25 @@ async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(
 
 async def test_one_persons_activities_are_theirs_alone(activities: LiveActivityRepository) -> None:
     """Even where another's id begins in the same way; changing sides makes nothing."""
-    match_id, user = made_up.number(), made_up.name("user")
+    match_id, user = factories.number(), factories.name("user")
     phone, tablet = (
-        made_up.activity(match_id, user_id=user, device_id=device) for device in ("phone", "tablet")
+        factories.activity(match_id, user_id=user, device_id=device)
+        for device in ("phone", "tablet")
     )
-    stranger = made_up.activity(match_id, user_id=f"{user}#phone", device_id="phone")
+    stranger = factories.activity(match_id, user_id=f"{user}#phone", device_id="phone")
     for each in (phone, tablet, stranger):
         await activities.create(each)
     assert await activities.of_user(match_id, user, MOMENT) == [phone, tablet]
     assert await activities.change_team(phone, "2")
     assert await activities.of_user(match_id, user, MOMENT) == [replace(phone, team_id="2"), tablet]
-    nobody = made_up.activity(match_id)
+    nobody = factories.activity(match_id)
     assert not await activities.change_team(nobody, "2")
     assert await found(activities, nobody) is None
 
 
 async def test_an_active_match_is_saved_only_as_it_was_read(matches: ActiveMatchRepository) -> None:
     """Of many who read it at once one saves, and whoever came too late gets nothing written."""
-    made = made_up.active_match(
+    made = factories.active_match(
         previous_scores={"1": {"runs": 3, "wickets": 0}},
         cooldowns={"four:7": MOMENT},
         last_balls=({"id": 1, "runs": 4}, {"id": 2, "runs": 0}),
@@ -215,7 +216,7 @@ async def test_an_active_match_is_saved_only_as_it_was_read(matches: ActiveMatch
 
 async def test_a_match_is_taken_over_when_nobody_renews_it(matches: ActiveMatchRepository) -> None:
     """By one, with all that is known of it; its former owner can neither renew nor save it."""
-    made = made_up.active_match(extra={"seen": [1]})
+    made = factories.active_match(extra={"seen": [1]})
     await matches.create(made)
     assert await matches.renew(made.match_id, "instance-1", MOMENT + 1000)
     assert await matches.take_over(made.match_id, "instance-2", MOMENT + 2000, MOMENT) is None
@@ -227,12 +228,12 @@ async def test_a_match_is_taken_over_when_nobody_renews_it(matches: ActiveMatchR
     assert taken == replace(made, owner=taken.owner, last_updated_at=MOMENT + 40_000, version=1)
     assert not await matches.renew(made.match_id, "instance-1", MOMENT + 41_000)
     assert await matches.save(replace(made, extra={})) is None
-    assert await matches.take_over(made_up.number(), "instance-2", MOMENT, MOMENT) is None
+    assert await matches.take_over(factories.number(), "instance-2", MOMENT, MOMENT) is None
 
 
 async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepository) -> None:
     """And whoever saves next has to know of it."""
-    made = made_up.active_match()
+    made = factories.active_match()
     assert await matches.set_channel(made.match_id, "channel") is None
     await matches.create(made)
     channels = await asyncio.gather(
@@ -248,12 +249,12 @@ async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepo
         None,
         NOW + DAY,
     )
-    assert await matches.end(made_up.number(), MOMENT, NOW) is None
+    assert await matches.end(factories.number(), MOMENT, NOW) is None
 
 
 async def test_a_match_that_goes_on_is_taken_up_again(matches: ActiveMatchRepository) -> None:
     """Matches that are over are not among those that are on, and the next day of a long one is."""
-    made, other = made_up.active_match(), made_up.active_match()
+    made, other = factories.active_match(), factories.active_match()
     for each in (made, other):
         await matches.create(each)
     await matches.end(made.match_id, MOMENT + 9, NOW + DAY)

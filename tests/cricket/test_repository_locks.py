@@ -9,7 +9,7 @@ from tally.cricket.repository.locks import LockRepository, StoreLocks
 from tally.kit.clock import ManualClock
 from tally.kit.locks import LockedElsewhere, LockLost, run_with_lock
 from tally.store.store import Store
-from tests.cricket import made_up
+from tests.cricket import factories
 
 SECONDS = 10
 
@@ -27,20 +27,20 @@ async def test_of_many_who_want_a_lock_one_has_it(
     locks: LockRepository, clock: ManualClock
 ) -> None:
     """Its owner included: who has it cannot take it once more."""
-    name = made_up.name("match")
+    name = factories.name("match")
     owners = [of(locks, clock, f"instance-{number}") for number in range(10)]
     taken = await asyncio.gather(*(owner.acquire(name, SECONDS) for owner in owners))
     assert sum(taken) == 1
     winner = owners[taken.index(True)]
     assert not await winner.acquire(name, SECONDS)
-    assert await winner.acquire(made_up.name("match"), SECONDS)
+    assert await winner.acquire(factories.name("match"), SECONDS)
 
 
 async def test_a_lock_is_released_by_its_owner_alone(
     locks: LockRepository, clock: ManualClock
 ) -> None:
     """Whoever else lets go of it changes nothing."""
-    name = made_up.name("match")
+    name = factories.name("match")
     mine, theirs = of(locks, clock, "a"), of(locks, clock, "b")
     assert await mine.acquire(name, SECONDS)
     await theirs.release(name)
@@ -55,7 +55,7 @@ async def test_a_lock_is_over_some_time_after_a_crash(
     locks: LockRepository, clock: ManualClock
 ) -> None:
     """Not before its time, and then for one of all who wait; the former owner can neither extend nor release it."""
-    name = made_up.name("match")
+    name = factories.name("match")
     crashed = of(locks, clock, "crashed")
     assert await crashed.acquire(name, SECONDS)
     await clock.advance(SECONDS)
@@ -70,7 +70,7 @@ async def test_a_lock_is_over_some_time_after_a_crash(
 
 async def test_a_lock_is_extended_from_now(locks: LockRepository, clock: ManualClock) -> None:
     """It is held for as long as its owner goes on."""
-    name = made_up.name("match")
+    name = factories.name("match")
     mine, theirs = of(locks, clock, "a"), of(locks, clock, "b")
     assert await mine.acquire(name, SECONDS)
     for _ in range(5):
@@ -83,7 +83,7 @@ async def test_a_lock_is_extended_from_now(locks: LockRepository, clock: ManualC
 
 async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: ManualClock) -> None:
     """Of eight who try again and again, each works alone, and all of them get their turn."""
-    name = made_up.name("match")
+    name = factories.name("match")
     at_work: set[str] = set()
     turns: list[str] = []
 
@@ -109,7 +109,7 @@ async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: Ma
 
 async def test_who_loses_the_lock_stops_working(locks: LockRepository, clock: ManualClock) -> None:
     """An instance that slept past its time does not go on beside its successor."""
-    name = made_up.name("match")
+    name = factories.name("match")
     started, finished = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:

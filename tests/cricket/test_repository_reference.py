@@ -9,8 +9,8 @@ from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
 from tally.store.store import Store
-from tests.cricket import made_up
-from tests.cricket.made_up import MOMENT
+from tests.cricket import factories
+from tests.cricket.factories import MOMENT
 
 
 @pytest.fixture
@@ -26,18 +26,19 @@ def leagues(store: Store) -> LeagueRepository:
 async def test_teams_are_written_in_batches_and_read_by_name(teams: TeamRepository) -> None:
     """All of them, whole, in the order of their names."""
     made = [
-        made_up.team(name=f"Team {number:02}", is_national=number % 2 == 0) for number in range(30)
+        factories.team(name=f"Team {number:02}", is_national=number % 2 == 0)
+        for number in range(30)
     ]
     await teams.write_batch(reversed(made))
     assert await teams.get(made[3].team_id) == made[3]
-    assert await teams.get(made_up.number()) is None
+    assert await teams.get(factories.number()) is None
     ids = {each.team_id for each in made}
     assert [each for each in await teams.all() if each.team_id in ids] == made
 
 
 async def test_a_change_to_a_team_makes_none(teams: TeamRepository) -> None:
     """It changes what it names, and an unknown team stays unknown."""
-    made = made_up.team()
+    made = factories.team()
     await teams.write_batch([made])
     changed = replace(made, name="Tigers", color="#ff8800", edited_at=MOMENT)
     assert (
@@ -45,7 +46,7 @@ async def test_a_change_to_a_team_makes_none(teams: TeamRepository) -> None:
         == changed
     )
     assert await teams.get(made.team_id) == changed
-    unknown = made_up.number()
+    unknown = factories.number()
     assert await teams.update(unknown, name="Ghosts") is None
     assert await teams.get(unknown) is None
 
@@ -53,18 +54,18 @@ async def test_a_change_to_a_team_makes_none(teams: TeamRepository) -> None:
 async def test_a_season_has_its_teams_and_their_figures(store: Store) -> None:
     """And none of another season's."""
     seasons = TeamSeasonRepository(store)
-    season_id = made_up.number()
+    season_id = factories.number()
     made = sorted(
-        (made_up.team_season(season_id) for _ in range(30)), key=lambda each: each.team_id
+        (factories.team_season(season_id) for _ in range(30)), key=lambda each: each.team_id
     )
-    await seasons.write_batch([*made, made_up.team_season(made_up.number())])
+    await seasons.write_batch([*made, factories.team_season(factories.number())])
     assert await seasons.of_season(season_id) == made
-    assert await seasons.of_season(made_up.number()) == []
+    assert await seasons.of_season(factories.number()) == []
 
 
 async def test_active_leagues_are_those_that_nobody_switched_off(leagues: LeagueRepository) -> None:
     """All leagues are listed by name; the active ones are a part of them."""
-    on, off = made_up.league(name="Ashes"), made_up.league(name="Bash", active=False)
+    on, off = factories.league(name="Ashes"), factories.league(name="Bash", active=False)
     assert await leagues.put(on)
     assert await leagues.put(off)
     mine = {on.league_id, off.league_id}
@@ -76,7 +77,7 @@ async def test_a_sync_does_not_undo_what_an_administrator_did_meanwhile(
     leagues: LeagueRepository,
 ) -> None:
     """A league is replaced only as it was read: whoever read too early reads again."""
-    made = made_up.league()
+    made = factories.league()
     assert await leagues.put(made)
     switched_off = await leagues.update(made.league_id, active=False)
     assert switched_off == replace(made, active=False, version=2)
@@ -90,7 +91,7 @@ async def test_a_sync_does_not_undo_what_an_administrator_did_meanwhile(
 
 async def test_of_many_who_replace_one_league_at_once_one_does(leagues: LeagueRepository) -> None:
     """Each has read the same version, and only the first is up to date."""
-    made = made_up.league()
+    made = factories.league()
     assert await leagues.put(made)
     writers = [leagues.put(replace(made, name=f"Cup {number}", version=2)) for number in range(8)]
     assert sum(await asyncio.gather(*writers)) == 1
@@ -98,7 +99,7 @@ async def test_of_many_who_replace_one_league_at_once_one_does(leagues: LeagueRe
 
 async def test_a_deleted_league_is_gone_and_stays_away(leagues: LeagueRepository) -> None:
     """Deleting it again says that there was none, and no change brings it back."""
-    made = made_up.league()
+    made = factories.league()
     assert await leagues.put(made)
     assert await leagues.delete(made.league_id)
     assert not await leagues.delete(made.league_id)

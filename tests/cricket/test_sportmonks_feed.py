@@ -12,7 +12,7 @@ from tally.sim.sportmonks.cricsheet import bundled_match, read_match
 from tally.sim.sportmonks.match import Match
 from tally.sim.sportmonks.mistakes import Misreport, Mistakes
 from tally.sim.sportmonks.playback import MatchPlayback
-from tests.cricket.scores import open_scores
+from tests.cricket.sportmonks_harness import open_sportmonks
 from tests.recorded import NAMES, expected, recorded
 from tests.sim.sportmonks_files import AWAY, HOME, delivery, documents, innings, match_of
 
@@ -48,7 +48,7 @@ def expect_consistent(feed: MatchFeed) -> None:
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_recorded_match_arrives_as_it_was_played(name: str) -> None:
     """Polled all along: the totals agree each time, and in the end every line of every scorecard is as others have it."""
-    async with open_scores(recorded(name)) as scores:
+    async with open_sportmonks(recorded(name)) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.step()
         last = len(match.steps) - 1  # the result; after it, coverage ends
@@ -118,7 +118,7 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
 
 
 async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() -> None:
-    async with open_scores(bundled_match()) as scores:
+    async with open_sportmonks(bundled_match()) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         seen = 0
         while match.deliver():
@@ -142,7 +142,7 @@ async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() ->
 async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_one_request() -> (
     None
 ):
-    async with open_scores(bundled_match(1)) as scores:
+    async with open_sportmonks(bundled_match(1)) as scores:
         (marquee,) = scores.sportmonks.playbacks.values()
         other = scores.sportmonks.add(match_of(innings(HOME, [delivery(4)] * 6)))
         other.deliver(3)
@@ -158,7 +158,7 @@ async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_o
 
 
 async def test_one_match_can_be_asked_for() -> None:
-    async with open_scores(bundled_match(1)) as scores:
+    async with open_sportmonks(bundled_match(1)) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.step(len(match.steps))
         assert (await scores.gateway.live()).match_ids == frozenset()
@@ -174,7 +174,7 @@ async def test_one_match_can_be_asked_for() -> None:
 
 
 async def test_the_toss_is_told_before_the_match_begins() -> None:
-    async with open_scores(bundled_match(1)) as scores:
+    async with open_sportmonks(bundled_match(1)) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.step()
         feed = await scores.feed_of(match)

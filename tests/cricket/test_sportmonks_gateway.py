@@ -19,7 +19,7 @@ from tally.sim.fault_injection import InjectedFault
 from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import Garble
-from tests.cricket.scores import LIVESCORES, Scores, open_scores
+from tests.cricket.sportmonks_harness import LIVESCORES, SportMonksHarness, open_sportmonks
 from tests.sim.sportmonks_files import HOME, delivery, innings, match_of
 
 
@@ -32,7 +32,9 @@ def log() -> Iterator[io.StringIO]:
     logs.configure(Settings(), SystemClock(), io.StringIO())
 
 
-async def expect_trouble(scores: Scores, kind: type[TallyError] = Unavailable) -> TallyError:
+async def expect_trouble(
+    scores: SportMonksHarness, kind: type[TallyError] = Unavailable
+) -> TallyError:
     """A poll fails in this way, and its error has no token in it, nor has what caused it."""
     with pytest.raises(kind) as caught:
         await scores.sit_out(scores.gateway.live())
@@ -54,7 +56,7 @@ async def expect_trouble(scores: Scores, kind: type[TallyError] = Unavailable) -
     ],
 )
 async def test_what_passes_is_tried_again(fault: InjectedFault) -> None:
-    async with open_scores(bundled_match()) as scores:
+    async with open_sportmonks(bundled_match()) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.deliver(3)
         scores.sportmonks.faults.add(fault)
@@ -64,7 +66,7 @@ async def test_what_passes_is_tried_again(fault: InjectedFault) -> None:
 
 async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
     """After five failures in a row nothing is sent for half a minute; then one request finds out."""
-    async with open_scores(bundled_match()) as scores:
+    async with open_sportmonks(bundled_match()) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.deliver(3)
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, status=503, times=None))
@@ -82,7 +84,7 @@ async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
 
 async def test_a_slow_service_is_given_up_on() -> None:
     """Each try has its time; the simulator's own clock stands still, so it would never answer."""
-    async with open_scores(bundled_match(), timeout=0.2, attempts=1) as scores:
+    async with open_sportmonks(bundled_match(), timeout=0.2, attempts=1) as scores:
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, delay=10**6, times=1))
         with pytest.raises(Unavailable, match="is unreachable"):
             await scores.gateway.live()
@@ -97,7 +99,7 @@ async def test_a_slow_service_is_given_up_on() -> None:
 async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
     garble: Garble, log: io.StringIO
 ) -> None:
-    async with open_scores(bundled_match(1), bundled_match(2), bundled_match(3)) as scores:
+    async with open_sportmonks(bundled_match(1), bundled_match(2), bundled_match(3)) as scores:
         for match in scores.sportmonks.playbacks.values():
             match.deliver(5)
         scores.sportmonks.playback(2).garble = garble
@@ -111,7 +113,7 @@ async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
 
 async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
     """Nobody must think that it has left the live scores."""
-    async with open_scores(bundled_match(1), bundled_match(2)) as scores:
+    async with open_sportmonks(bundled_match(1), bundled_match(2)) as scores:
         for match in scores.sportmonks.playbacks.values():
             match.deliver(5)
         scores.sportmonks.playback(2).garble = "text_for_a_list"
@@ -122,7 +124,7 @@ async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
 
 async def test_a_refusal_for_too_many_requests_is_heeded() -> None:
     """Nothing more is asked until the time that SportMonks names has passed."""
-    async with open_scores(bundled_match()) as scores:
+    async with open_sportmonks(bundled_match()) as scores:
         scores.sportmonks.limits.hourly = 2
         scores.sportmonks.limits.reset()
         for _ in range(2):
@@ -140,7 +142,7 @@ async def test_a_refusal_for_too_many_requests_is_heeded() -> None:
 
 async def test_our_own_limit_is_never_passed() -> None:
     """So many an hour for each kind of resource, counted from the first."""
-    async with open_scores(bundled_match(), hourly=3) as scores:
+    async with open_sportmonks(bundled_match(), hourly=3) as scores:
         for _ in range(3):
             await scores.gateway.live()
         await scores.clock.advance(600)
@@ -155,7 +157,7 @@ async def test_our_own_limit_is_never_passed() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403])
 async def test_a_refused_token_is_not_tried_again(status: int) -> None:
-    async with open_scores(bundled_match()) as scores:
+    async with open_sportmonks(bundled_match()) as scores:
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, status=status, times=None))
         troubles = [await expect_trouble(scores) for _ in range(8)]
         assert {trouble.code for trouble in troubles} == {"sportmonks_refused"}
@@ -164,7 +166,7 @@ async def test_a_refused_token_is_not_tried_again(status: int) -> None:
 
 
 async def test_without_a_token_nothing_is_sent() -> None:
-    async with open_scores(bundled_match(), token=None) as scores:
+    async with open_sportmonks(bundled_match(), token=None) as scores:
         with pytest.raises(Unavailable, match="not configured"):
             await scores.sit_out(scores.gateway.live())
         assert scores.polls == 0
@@ -172,7 +174,7 @@ async def test_without_a_token_nothing_is_sent() -> None:
 
 async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> None:
     """Whatever goes wrong, and however it is logged."""
-    async with open_scores(bundled_match()) as scores:
+    async with open_sportmonks(bundled_match()) as scores:
         troubles: list[TallyError] = []
         for fault in (
             InjectedFault(path="/", status=403),
@@ -182,7 +184,7 @@ async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> Non
             scores.sportmonks.faults.add(fault)
             troubles.append(await expect_trouble(scores))
         wrong = Secret("another-token-that-nobody-may-see")
-        async with open_scores(bundled_match(), token=wrong) as others:
+        async with open_sportmonks(bundled_match(), token=wrong) as others:
             with pytest.raises(Unavailable) as caught:
                 await others.gateway.live()
             troubles.append(caught.value)
@@ -195,7 +197,7 @@ async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> Non
 
 
 async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match() -> None:
-    async with open_scores(bundled_match(1), match_of(innings(HOME, [delivery(1)]))) as scores:
+    async with open_sportmonks(bundled_match(1), match_of(innings(HOME, [delivery(1)]))) as scores:
         made = scores.sportmonks.schedule(250, league_name="Long League", apart=3600)
         leagues = await scores.gateway.leagues()
         assert sorted(league.name for league in leagues) == [
@@ -234,7 +236,7 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
 
 
 async def test_teams_and_seasons_are_read() -> None:
-    async with open_scores(bundled_match(1)) as scores:
+    async with open_sportmonks(bundled_match(1)) as scores:
         (league,) = await scores.gateway.leagues()
         assert (league.name, league.code, league.active) == ("Lantern League", "LL", True)
         teams = await scores.gateway.teams()
@@ -252,7 +254,7 @@ async def test_teams_and_seasons_are_read() -> None:
 
 
 async def test_many_may_ask_at_once() -> None:
-    async with open_scores(bundled_match(1)) as scores:
+    async with open_sportmonks(bundled_match(1)) as scores:
         scores.sportmonks.playback(1).deliver(9)
         polls = await asyncio.gather(*(scores.gateway.live() for _ in range(20)))
         assert {len(poll.feeds) for poll in polls} == {1}

@@ -24,7 +24,7 @@ from tally.store.api import Engine, Scan
 from tally.store.schema import Table
 from tally.store.store import Store
 from tests.cricket.pipeline_harness import open_cricket_engine
-from tests.cricket.scores import Scores, open_scores
+from tests.cricket.sportmonks_harness import SportMonksHarness, open_sportmonks
 from tests.e2e.faulty_stores import PartialBatchEngine, open_throttling_proxy
 from tests.store.emulators import dynamodb_local, engine_at
 from tests.store.misbehaving import HurriedClock
@@ -73,7 +73,7 @@ async def match_ids(engine: Engine, table: Table) -> Counter[str]:
     return counts
 
 
-def schedule(scores: Scores, count: int) -> Counter[str]:
+def schedule(scores: SportMonksHarness, count: int) -> Counter[str]:
     """Schedule matches in two leagues over the coming weeks; return their ids."""
     interval = timedelta(days=28).total_seconds() / count * 2
     scheduled = [
@@ -87,7 +87,7 @@ def schedule(scores: Scores, count: int) -> Counter[str]:
 async def test_ten_thousand_fixtures_are_synced_despite_partial_batches(
     tmp_path: Path,
 ) -> None:
-    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_sportmonks() as scores:
         scheduled = schedule(scores, FIXTURE_COUNT)
         faulty_engine = PartialBatchEngine(engine, random.Random(1))
         sync = sync_service(Store(faulty_engine, HurriedClock()), scores.gateway, scores.clock)
@@ -103,7 +103,7 @@ async def test_fixtures_are_synced_despite_throttling() -> None:
         async with (
             open_throttling_proxy(local, random.Random(2), 1 / 7) as proxy,
             engine_at(proxy.url) as engine,
-            open_scores() as scores,
+            open_sportmonks() as scores,
         ):
             for table in SYNCED:
                 await engine.create_table(table)
@@ -126,7 +126,7 @@ async def test_the_next_sync_completes_a_failed_one(
     tmp_path: Path, fault: InjectedFault, error: type[Exception]
 ) -> None:
     """Nothing is lost or duplicated."""
-    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_sportmonks() as scores:
         scheduled = schedule(scores, 500)
         sync = sync_service(Store(engine), scores.gateway, scores.clock)
         await sync.sync_leagues()
@@ -143,7 +143,7 @@ async def test_the_next_sync_completes_a_failed_one(
 
 
 async def test_an_unreadable_fixture_does_not_affect_the_others(tmp_path: Path) -> None:
-    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_sportmonks() as scores:
         scheduled = schedule(scores, 300)
         bad = random.Random(3).sample(list(scores.sportmonks.scheduled), 20)
         for number, match_id in enumerate(bad):
@@ -158,7 +158,7 @@ async def test_an_unreadable_fixture_does_not_affect_the_others(tmp_path: Path) 
 
 async def test_a_postponed_match_is_updated(tmp_path: Path) -> None:
     """It keeps its id and gets its new start time."""
-    async with open_cricket_engine(tmp_path) as engine, open_scores() as scores:
+    async with open_cricket_engine(tmp_path) as engine, open_sportmonks() as scores:
         schedule(scores, 10)
         sync = sync_service(Store(engine), scores.gateway, scores.clock)
         await sync_all(sync)

@@ -1,4 +1,4 @@
-"""One call of every access of every table, each with all that it can do, so that each declared operation is seen at work."""
+"""Calls every access pattern with all its operations, to compare them with the declarations."""
 
 from dataclasses import replace
 
@@ -24,11 +24,11 @@ from tally.cricket.repository.subscriptions import ActivitySubscriptionRepositor
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
 from tally.store.store import Store
-from tests.cricket import made_up
-from tests.cricket.made_up import DAY, MOMENT, NOW
+from tests.cricket import factories
+from tests.cricket.factories import DAY, MOMENT, NOW
 
 
-async def call_everything(store: Store) -> None:
+async def call_all_access_patterns(store: Store) -> None:
     """All accesses of all tables."""
     for tour in (
         _fixtures,
@@ -46,7 +46,7 @@ async def call_everything(store: Store) -> None:
 
 async def _fixtures(store: Store) -> None:
     fixtures = FixtureRepository(store)
-    made = made_up.fixture(replay_of="1")
+    made = factories.fixture(replay_of="1")
     await fixtures.write_batch([made])
     await fixtures.get(made.match_id)
     await fixtures.get_many([made.match_id])
@@ -65,7 +65,7 @@ async def _reference(store: Store) -> None:
         TeamSeasonRepository(store),
         LeagueRepository(store),
     )
-    team, season, league = made_up.team(), made_up.team_season("9"), made_up.league()
+    team, season, league = factories.team(), factories.team_season("9"), factories.league()
     await teams.write_batch([team])
     await teams.get(team.team_id)
     await teams.all()
@@ -82,7 +82,7 @@ async def _reference(store: Store) -> None:
 
 async def _devices(store: Store) -> None:
     devices = UserDeviceRepository(store)
-    phone = made_up.device(made_up.name("user"))
+    phone = factories.device(factories.name("user"))
     await devices.register(phone, is_only_one=False)
     phone = await devices.register(
         replace(phone, device_token="another", updated_at=MOMENT + 1), is_only_one=True
@@ -97,8 +97,8 @@ async def _devices(store: Store) -> None:
 
 async def _followers(store: Store) -> None:
     follows, subscriptions = FollowRepository(store), ActivitySubscriptionRepository(store)
-    match_id, user = made_up.number(), made_up.name("user")
-    for follow in (made_up.follow(match_id, user_id=user), made_up.follow(match_id)):
+    match_id, user = factories.number(), factories.name("user")
+    for follow in (factories.follow(match_id, user_id=user), factories.follow(match_id)):
         await follows.follow(follow)
     await follows.get(match_id, user, NOW)
     assert len([each async for each in follows.of_match(match_id, NOW)]) == 2
@@ -107,8 +107,10 @@ async def _followers(store: Store) -> None:
     await follows.unfollow(match_id, user, NOW)
     await follows.remove_all(match_id)
     for token in ("a", "b", "c"):
-        await subscriptions.register(made_up.subscription(match_id, user_id=user, push_token=token))
-    await subscriptions.register(made_up.subscription(match_id))
+        await subscriptions.register(
+            factories.subscription(match_id, user_id=user, push_token=token)
+        )
+    await subscriptions.register(factories.subscription(match_id))
     assert len([each async for each in subscriptions.of_match(match_id, NOW)]) == 4
     await subscriptions.remove(match_id, "a", user)
     await subscriptions.remove_of_user(match_id, user)
@@ -117,10 +119,10 @@ async def _followers(store: Store) -> None:
 
 async def _notices_and_locks(store: Store) -> None:
     notifications, locks = NotificationRepository(store), LockRepository(store)
-    made = made_up.notice(made_up.number())
+    made = factories.notice(factories.number())
     await notifications.mark_sent(made)
     await notifications.was_sent(made.match_id, made.user_id, NotificationKind.PREMATCH, NOW)
-    name = made_up.name("match")
+    name = factories.name("match")
     await locks.acquire(name, "me", MOMENT, MOMENT + 10_000)
     await locks.extend(name, "me", MOMENT + 20_000)
     await locks.release(name, "me")
@@ -133,9 +135,9 @@ async def _states(store: Store) -> None:
         ProcessingRepository(store),
     )
     state, display, processing = (
-        made_up.state_hash(),
-        made_up.cached_display(),
-        made_up.processing(),
+        factories.state_hash(),
+        factories.cached_display(),
+        factories.processing(),
     )
     await hashes.put(state)
     await hashes.get(state.match_id, state.team_id)
@@ -151,8 +153,8 @@ async def _states(store: Store) -> None:
 async def _fixture_cache(store: Store) -> None:
     cache = FixtureCacheRepository(store)
     near, far = (
-        made_up.cached_fixture(),
-        made_up.cached_fixture(starting_at=format_start_time(MOMENT + 30 * DAY * 1000)),
+        factories.cached_fixture(),
+        factories.cached_fixture(starting_at=format_start_time(MOMENT + 30 * DAY * 1000)),
     )
     for _ in range(2):
         await cache.put_batch([near, far], MOMENT)
@@ -166,7 +168,7 @@ async def _fixture_cache(store: Store) -> None:
 
 async def _activities(store: Store) -> None:
     activities = LiveActivityRepository(store)
-    made = made_up.activity(made_up.number())
+    made = factories.activity(factories.number())
     await activities.create(made)
     await activities.get(made.match_id, made.user_id, made.device_id, MOMENT)
     await activities.claim_start(made, MOMENT, None, "hash")
@@ -181,7 +183,7 @@ async def _activities(store: Store) -> None:
 
 async def _matches(store: Store) -> None:
     matches = ActiveMatchRepository(store)
-    made = made_up.active_match()
+    made = factories.active_match()
     await matches.create(made)
     await matches.get(made.match_id)
     await matches.save(made)

@@ -1,4 +1,4 @@
-"""A simulated SportMonks and a gateway to it, on a real socket, with a clock that the test moves."""
+"""Starts the SportMonks simulator and a gateway to it, with a manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -25,7 +25,7 @@ LIVESCORES = "/api/v2.0/livescores"
 
 
 @dataclass(frozen=True)
-class Scores:
+class SportMonksHarness:
     """Both ends of the wire."""
 
     sportmonks: SportMonksSimulator
@@ -52,7 +52,9 @@ class Scores:
 
 
 @asynccontextmanager
-async def open_scores(*matches: Match, marquee: bool = True, **how: Any) -> AsyncIterator[Scores]:
+async def open_sportmonks(
+    *matches: Match, marquee: bool = True, **how: Any
+) -> AsyncIterator[SportMonksHarness]:
     """SportMonks with these matches, the first one's league being a marquee league unless that is not wanted."""
     clock = ManualClock()
     async with SportMonksSimulator(clock).serving() as sportmonks, ClientBuilder().build() as http:
@@ -62,4 +64,6 @@ async def open_scores(*matches: Match, marquee: bool = True, **how: Any) -> Asyn
         leagues = (str(matches[0].league_id),) if matches and marquee else ()
         given: dict[str, Any] = {"token": Secret(API_TOKEN), "hourly": 10**6} | how
         client = SportMonksClient(http, clock, Metrics(), url=sportmonks.api, **given)
-        yield Scores(sportmonks, clock, client, SportMonksGateway(client, clock, leagues))
+        yield SportMonksHarness(
+            sportmonks, clock, client, SportMonksGateway(client, clock, leagues)
+        )

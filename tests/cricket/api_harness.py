@@ -1,4 +1,4 @@
-"""A cricket server with its score service, its user pool and its push service, all on real sockets and on one clock.
+"""Starts the cricket server with simulated SportMonks, Cognito and APNs on one manual clock.
 
 ana = ground.person("ana")
 answer = await ana.post("/user/follow/65001", {"teamId": "5"})
@@ -36,7 +36,7 @@ START = datetime(2080, 3, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """What came back."""
 
     status: int
@@ -49,26 +49,28 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class ApiClient:
     """Somebody with certain headers."""
 
     client: Client
     url: str
     headers: Mapping[str, str]
 
-    async def send(self, method: str, path: str, content: object = None, **headers: str) -> Answer:
+    async def send(
+        self, method: str, path: str, content: object = None, **headers: str
+    ) -> ApiResponse:
         request = self.client.request(method, self.url + path).headers({**self.headers, **headers})
         if content is not None:
             body = content if isinstance(content, bytes) else msgspec.json.encode(content)
             request = request.header("Content-Type", "application/json").body_bytes(body)
         response = await request.build().send()
-        answered = Answer(
+        answered = ApiResponse(
             response.status, dict(response.headers.items()), bytes(await response.bytes())
         )
         assert answered.headers["x-request-id"], "every answer has the id of its request"
         return answered
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str) -> ApiResponse:
         return await self.send("GET", path)
 
     async def found(self, path: str) -> Any:
@@ -76,21 +78,21 @@ class Caller:
         assert answer.status == 200, answer
         return answer.json
 
-    async def post(self, path: str, content: object) -> Answer:
+    async def post(self, path: str, content: object) -> ApiResponse:
         return await self.send("POST", path, content)
 
-    async def put(self, path: str, content: object) -> Answer:
+    async def put(self, path: str, content: object) -> ApiResponse:
         return await self.send("PUT", path, content)
 
-    async def patch(self, path: str, content: object) -> Answer:
+    async def patch(self, path: str, content: object) -> ApiResponse:
         return await self.send("PATCH", path, content)
 
-    async def delete(self, path: str) -> Answer:
+    async def delete(self, path: str) -> ApiResponse:
         return await self.send("DELETE", path)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ApiHarness:
     """All of it."""
 
     url: str
@@ -107,16 +109,16 @@ class Ground:
         assert isinstance(backend, Cricket)
         return backend
 
-    def person(self, user_id: str) -> Caller:
-        return Caller(
+    def person(self, user_id: str) -> ApiClient:
+        return ApiClient(
             self.client, self.url, {"Authorization": f"Bearer {self.cognito.user_token(user_id)}"}
         )
 
-    def operator(self) -> Caller:
-        return Caller(self.client, self.url, {"X-Admin-Key": ADMIN})
+    def operator(self) -> ApiClient:
+        return ApiClient(self.client, self.url, {"X-Admin-Key": ADMIN})
 
-    def nobody(self) -> Caller:
-        return Caller(self.client, self.url, {})
+    def nobody(self) -> ApiClient:
+        return ApiClient(self.client, self.url, {})
 
     async def sync(self) -> None:
         """Bring leagues, teams and fixtures in."""
@@ -148,7 +150,7 @@ def signing_keys() -> SigningKeys:
 
 
 @asynccontextmanager
-async def open_ground(folder: Path, **changes: Any) -> AsyncIterator[Ground]:
+async def open_api_harness(folder: Path, **changes: Any) -> AsyncIterator[ApiHarness]:
     """A server that nobody else has, on SQLite unless the settings say otherwise; no job runs but by hand."""
     clock = ManualClock(START)
     async with AsyncExitStack() as stack:
@@ -167,7 +169,7 @@ async def open_ground(folder: Path, **changes: Any) -> AsyncIterator[Ground]:
         client = await stack.enter_async_context(
             ClientBuilder().no_proxy().follow_redirects(False).build()
         )
-        yield Ground(f"{url}/cricket", parts, clock, sportmonks, cognito, apns, client)
+        yield ApiHarness(f"{url}/cricket", parts, clock, sportmonks, cognito, apns, client)
 
 
 def _settings(folder: Path, sportmonks: SportMonksSimulator, cognito: CognitoSimulator) -> Settings:
@@ -184,7 +186,7 @@ def _settings(folder: Path, sportmonks: SportMonksSimulator, cognito: CognitoSim
     )
 
 
-class Watcher:
+class EventReader:
     """A client that speaks just enough HTTP to read a stream as it comes."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -202,7 +204,7 @@ class Watcher:
 
 
 @asynccontextmanager
-async def watching(caller: Caller, path: str) -> AsyncIterator[Watcher]:
+async def watching(caller: ApiClient, path: str) -> AsyncIterator[EventReader]:
     """A stream that is open until the block ends."""
     parts = urlsplit(caller.url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**22)
@@ -212,12 +214,12 @@ async def watching(caller: Caller, path: str) -> AsyncIterator[Watcher]:
     assert "HTTP/1.1 200 OK" in answered, answered
     assert "content-type: text/event-stream" in answered
     try:
-        yield Watcher(reader)
+        yield EventReader(reader)
     finally:
         writer.transport.abort()
 
 
-def expect_refused(answer: Answer, status: int, code: str, *words: str) -> None:
+def expect_error(answer: ApiResponse, status: int, code: str, *words: str) -> None:
     """The one shape that every error has."""
     assert answer.status == status, answer
     told = answer.json

@@ -1,4 +1,4 @@
-"""The lists in docs/cricket.md, made from the code: run `python -m tests.cricket.page` to bring the page up to it."""
+"""Generates the lists of docs/cricket.md: run `python -m tests.cricket.docs_page`."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Made-up matches, sides, people and devices, each with a name that nobody else has."""
+"""Builds records with unique ids, so that tests can share tables."""
 
 import secrets
 from dataclasses import replace

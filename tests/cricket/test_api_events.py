@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tally.app import build_app, open_application
 from tally.kit.server import serving
-from tests.cricket.ground import Caller, open_ground, watching
+from tests.cricket.api_harness import ApiClient, open_api_harness, watching
 
 
 async def test_a_page_on_one_instance_shows_what_another_has_seen(tmp_path: Path) -> None:
-    async with open_ground(tmp_path) as ground:
+    async with open_api_harness(tmp_path) as ground:
         match = ground.live_match(12)
         await ground.sync()
         await ground.poll()
@@ -18,7 +18,7 @@ async def test_a_page_on_one_instance_shows_what_another_has_seen(tmp_path: Path
             open_application(ground.parts.settings, ground.clock) as parts,
             serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain) as url,
         ):
-            elsewhere = Caller(ground.client, f"{url}/cricket", ground.person("ana").headers)
+            elsewhere = ApiClient(ground.client, f"{url}/cricket", ground.person("ana").headers)
             async with watching(elsewhere, f"/matches/{match.match.id}/events") as watcher:
                 assert (await watcher.event())["event"] == "display"
                 match.deliver(12)

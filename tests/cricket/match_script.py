@@ -1,4 +1,4 @@
-"""Matches made up ball by ball from a few letters, and what a poll would say of them.
+"""Builds balls and feeds of a match from a short script.
 
 A ball is one word: `.` `1` `4` `6` runs off the bat (`a4` an all-run four), `W` bowled, `C` caught,
 `R` run out, `S` stumped off a wide, `H` retired hurt, `wd` `wd2` `nb` `nb4` extras, `b1` `lb2`
@@ -34,7 +34,7 @@ WICKETS = {
 
 
 @dataclass
-class Play:
+class MatchScript:
     """Bowls innings after innings; ids rise by ten, so that something fits in between."""
 
     balls: list[Ball] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Play:
 
     def innings(
         self, number: int, words: str | Iterable[str], *, bowlers: Sequence[str] | None = None
-    ) -> "Play":
+    ) -> "MatchScript":
         side = HOME if number % 2 else AWAY
         by = bowlers or [f"{name}of{number % 2}" for name in self.bowlers]
         striker, other, came_in = f"p{number}.1", f"p{number}.2", 2

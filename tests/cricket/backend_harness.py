@@ -1,4 +1,4 @@
-"""The whole backend on real sockets, phones that use it, and the push service between them, on one clock that a test moves."""
+"""Starts the whole backend with virtual phones and simulated APNs on one manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,14 +22,14 @@ from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.phones.cricket_client import CricketClient
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import LocalPushService
-from tests.cricket import made_up
+from tests.cricket import factories
 from tests.sim.stadium import AT_ONCE
 
 MAILBOX = "phones"
 
 
 @dataclass(slots=True)
-class Village:
+class BackendHarness:
     """Everybody who has to do with a match; `restart` takes the server away and brings another one."""
 
     clock: ManualClock
@@ -80,7 +80,7 @@ class Village:
 
     async def match(self, **changes: object) -> Fixture:
         """A match that is about to begin."""
-        fixture = made_up.fixture(
+        fixture = factories.fixture(
             start_time=format_start_time(self.clock.milliseconds()), **changes
         )
         await self.cricket.repositories.fixtures.write_batch([fixture])
@@ -152,7 +152,7 @@ async def _start(
 
 
 @asynccontextmanager
-async def open_village(directory: Path) -> AsyncIterator[Village]:
+async def open_backend_harness(directory: Path) -> AsyncIterator[BackendHarness]:
     clock = ManualClock(datetime(2026, 11, 15, 14, tzinfo=UTC))
     async with (
         ApnsSimulator(clock).serving() as apns,
@@ -168,4 +168,4 @@ async def open_village(directory: Path) -> AsyncIterator[Village]:
         )
         settings = apns.configure(given, directory / "authority.pem")
         parts, url = await _start(stack, settings, clock)
-        yield Village(clock, apns, cognito, client, settings, parts, url, stack)
+        yield BackendHarness(clock, apns, cognito, client, settings, parts, url, stack)
