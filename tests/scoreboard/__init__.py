@@ -1,1 +1,1 @@
-"""Scoreboard on a real PostgreSQL and a real Redis."""
+"""Tests of the scoreboard on real PostgreSQL and Redis servers."""

@@ -1,4 +1,4 @@
-"""Action tokens: what was signed is what is read, and nothing else is a token, in any spelling."""
+"""Action tokens: issue and verification; every other text is rejected."""
 
 import base64
 import json
@@ -36,49 +36,49 @@ def signed(payload: bytes, secret: Secret = NEW) -> str:
     return f"{encoded(payload)}.{encoded(Key.of(secret).signature(payload))}"
 
 
-def check_refused(token: str, tokens: ActionTokens = TOKENS) -> None:
-    with pytest.raises(Invalid, match="Invalid action token") as refused:
+def expect_rejected(token: str, tokens: ActionTokens = TOKENS) -> None:
+    with pytest.raises(Invalid, match="Invalid action token") as raised:
         tokens.verify(token)
-    assert refused.value.code == "invalid_action_token"
+    assert raised.value.code == "invalid_action_token"
 
 
 @given(
     st.text(min_size=1, max_size=MAX_ACTION_ID_LENGTH).filter(str.isprintable),
     st.integers(1, MAX_ACTION_SCORE),
 )
-def test_what_was_signed_is_what_is_read(action_id: str, max_score: int) -> None:
+def test_a_verified_token_has_the_claims_it_was_issued_with(action_id: str, max_score: int) -> None:
     token = TOKENS.issue(action(action_id, max_score))
-    opened = TOKENS.verify(token)
-    assert (opened.action_id, opened.user_id, opened.max_score, opened.expires_at) == (
+    verified = TOKENS.verify(token)
+    assert (verified.action_id, verified.user_id, verified.max_score, verified.expires_at) == (
         action_id,
         USER,
         max_score,
         NOW,
     )
-    assert opened.token_hash == hash_token(token)
+    assert verified.token_hash == hash_token(token)
     assert len(token) <= MAX_TOKEN_LENGTH
 
 
 @given(st.data())
-def test_a_token_with_any_character_changed_added_or_missing_is_refused(
+def test_a_token_with_a_changed_added_or_missing_character_is_rejected(
     data: st.DataObject,
 ) -> None:
-    """Also where base 64 would read the same bytes from it: one token has one spelling."""
+    """Even if base64 decodes to the same bytes: only the canonical encoding is valid."""
     token = TOKENS.issue(action())
-    place = data.draw(st.integers(0, len(token) - 1))
+    position = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.sampled_from("AQgw019-_=+/. \n\u00e9"))
     changed = {
-        token[:place] + other + token[place + 1 :],
-        token[:place] + other + token[place:],
-        token[:place],
+        token[:position] + other + token[position + 1 :],
+        token[:position] + other + token[position:],
+        token[:position],
     }
-    for each in changed - {token}:
-        check_refused(each)
+    for text in changed - {token}:
+        expect_rejected(text)
 
 
 @given(st.text(max_size=200))
-def test_what_was_never_a_token_is_refused(text: str) -> None:
-    check_refused(text)
+def test_arbitrary_text_is_rejected(text: str) -> None:
+    expect_rejected(text)
 
 
 @pytest.mark.parametrize(
@@ -94,40 +94,40 @@ def test_what_was_never_a_token_is_refused(text: str) -> None:
         {"expires_at": -1},
         {"expires_at": 10**15},
         {"expires_at": "soon"},
-        {"key_id": "unheard of"},
+        {"key_id": "unknown"},
         {"more": 1},
     ],
 )
-def test_a_payload_that_we_would_not_make_is_refused_however_well_it_is_signed(
+def test_a_signed_but_invalid_payload_is_rejected(
     change: dict[str, Any],
 ) -> None:
-    told = {
+    payload = {
         "action_id": "a",
         "user_id": USER,
         "max_score": 100,
         "expires_at": 1,
         "key_id": Key.of(NEW).key_id,
     }
-    assert TOKENS.verify(signed(json.dumps(told).encode())).max_score == 100
-    check_refused(signed(json.dumps(told | change).encode()))
+    assert TOKENS.verify(signed(json.dumps(payload).encode())).max_score == 100
+    expect_rejected(signed(json.dumps(payload | change).encode()))
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 1500], ids=repr)
-def test_a_payload_that_is_no_such_json_is_refused(payload: bytes) -> None:
-    check_refused(signed(payload))
+def test_a_malformed_payload_is_rejected(payload: bytes) -> None:
+    expect_rejected(signed(payload))
 
 
-def test_a_token_of_a_key_that_was_taken_away_is_refused() -> None:
-    """While the old key is on the ring its tokens hold, whichever key signs now."""
+def test_a_token_of_a_removed_key_is_rejected() -> None:
+    """Tokens of an old key are valid while it is in the keyring."""
     token = ActionTokens(Keyring([OLD])).issue(action())
     assert TOKENS.verify(token).action_id == "level-3"
-    check_refused(token, ActionTokens(Keyring([NEW])))
+    expect_rejected(token, ActionTokens(Keyring([NEW])))
 
 
-def test_a_token_re_signed_with_another_key_is_refused() -> None:
-    """Whoever knows the payload, and not the key, cannot make it hold."""
+def test_a_token_signed_with_another_key_is_rejected() -> None:
+    """Knowledge of the payload without the key is not enough."""
     payload, _, _ = TOKENS.issue(action()).partition(".")
     content = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
     assert TOKENS.verify(signed(content)).action_id == "level-3"
-    check_refused(signed(content, OLD))
-    check_refused(signed(content, Secret("somebody's own key of 32 characters")))
+    expect_rejected(signed(content, OLD))
+    expect_rejected(signed(content, Secret("another key of at least 32 characters")))

@@ -1,1 +1,1 @@
-"""The scoreboard over HTTP: a real server on a real PostgreSQL and a real Redis, which come and go."""
+"""Tests of the scoreboard over HTTP, with server failures."""

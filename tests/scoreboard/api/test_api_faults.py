@@ -1,4 +1,4 @@
-"""Servers that die: without Redis everything still answers, correctly; without PostgreSQL the answer is 503, and quick."""
+"""Server failures: without Redis responses stay correct, without PostgreSQL they are a fast 503."""
 
 import asyncio
 import time
@@ -26,49 +26,49 @@ from tests.scoreboard.api.servers import (
 
 
 @asynccontextmanager
-async def with_redis(
-    shared_servers: SharedServers, folder: Path, **changes: Any
+async def run_with_restartable_redis(
+    shared_servers: SharedServers, directory: Path, **changes: Any
 ) -> AsyncIterator[tuple[ScoreboardHarness, RestartableServer]]:
-    """A server with jobs, and a Redis that can be killed."""
+    """Run a server with jobs and a Redis that the test can kill."""
     dsn, _ = await shared_servers.allocate()
     async with (
-        restartable_redis(folder) as redis,
+        restartable_redis(directory) as redis,
         run_scoreboard(
-            server_settings((dsn, redis.address), folder, **changes), jobs=True
+            server_settings((dsn, redis.address), directory, **changes), jobs=True
         ) as harness,
     ):
         yield harness, redis
 
 
 async def is_caught_up(harness: ScoreboardHarness) -> bool:
-    """Whether the board in Redis is whole and equal to PostgreSQL."""
-    answer = await harness.admin("GET", "/drift")
+    """Return whether the leaderboard in Redis is complete and equals PostgreSQL."""
+    response = await harness.admin("GET", "/drift")
     return (
-        answer.status == 200
-        and answer.data["found"] == 0
+        response.status == 200
+        and response.data["found"] == 0
         and not harness.scoreboard.services.cache_sync.backlog.has_pending_changes()
     )
 
 
-async def my_score(harness: ScoreboardHarness, player: Player) -> Any:
+async def own_score(harness: ScoreboardHarness, player: Player) -> Any:
     return (await harness.send("GET", "/scores/me", token=player.token)).data["score"]
 
 
-async def test_replays_add_once_with_redis_down_and_restarted_in_between(
+async def test_replays_add_once_across_redis_restarts(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """A hundred uses of a token at once, while it is down, when it is back, and with its memory lost again."""
-    async with with_redis(shared_servers, tmp_path) as (harness, redis):
+    """A hundred concurrent uses of a token while Redis is down, back, and empty again."""
+    async with run_with_restartable_redis(shared_servers, tmp_path) as (harness, redis):
         player = await harness.player()
         first, second = await harness.complete_action(player), await harness.complete_action(player)
-        answers: dict[str, set[bytes]] = {first: set(), second: set()}
+        responses: dict[str, set[bytes]] = {first: set(), second: set()}
 
         async def use(token: str) -> None:
-            found = await asyncio.gather(
+            batch = await asyncio.gather(
                 *(harness.update_score(player, token, 5) for _ in range(100))
             )
-            assert {answer.status for answer in found} == {200}
-            answers[token] |= {answer.body for answer in found}
+            assert {response.status for response in batch} == {200}
+            responses[token] |= {response.body for response in batch}
 
         await redis.kill()
         await use(first)
@@ -77,32 +77,32 @@ async def test_replays_add_once_with_redis_down_and_restarted_in_between(
         await use(second)
         await redis.restart()
         await use(second)
-        assert [len(found) for found in answers.values()] == [1, 1]
-        assert await my_score(harness, player) == 10
+        assert [len(bodies) for bodies in responses.values()] == [1, 1]
+        assert await own_score(harness, player) == 10
 
 
-async def test_redis_dies_in_the_middle_of_a_hundred_replays(
+async def test_replays_add_once_while_redis_is_killed(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    async with with_redis(shared_servers, tmp_path) as (harness, redis):
+    async with run_with_restartable_redis(shared_servers, tmp_path) as (harness, redis):
         player = await harness.player()
         token = await harness.complete_action(player)
         using = [asyncio.create_task(harness.update_score(player, token, 5)) for _ in range(50)]
         await asyncio.wait(using, return_when=asyncio.FIRST_COMPLETED)
         await redis.kill()
         using += [asyncio.create_task(harness.update_score(player, token, 5)) for _ in range(50)]
-        found = await asyncio.gather(*using)
-        assert {answer.status for answer in found} == {200}
-        assert len({answer.body for answer in found}) == 1
-        assert await my_score(harness, player) == 5
+        batch = await asyncio.gather(*using)
+        assert {response.status for response in batch} == {200}
+        assert len({response.body for response in batch}) == 1
+        assert await own_score(harness, player) == 5
 
 
 @pytest.mark.soak
 async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """Everyone goes on playing while it dies and comes back twice; seconds later the board equals PostgreSQL."""
-    async with with_redis(shared_servers, tmp_path) as (harness, redis):
+    """Redis is killed and restarted twice under load; within seconds it equals PostgreSQL."""
+    async with run_with_restartable_redis(shared_servers, tmp_path) as (harness, redis):
         players = [await harness.player() for _ in range(8)]
         added = dict.fromkeys((player.user_id for player in players), 0)
         is_over = asyncio.Event()
@@ -111,41 +111,43 @@ async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(
             while not is_over.is_set():
                 await harness.score(player, 3)
                 added[player.user_id] += 3
-                shown = await harness.leaderboard("?limit=100")
-                [mine] = [
-                    place for place in shown["leaderboard"] if place["user_id"] == player.user_id
+                leaderboard = await harness.leaderboard("?limit=100")
+                [own] = [
+                    entry
+                    for entry in leaderboard["leaderboard"]
+                    if entry["user_id"] == player.user_id
                 ]
-                assert mine["score"] == added[player.user_id]
+                assert own["score"] == added[player.user_id]
 
         playing = [asyncio.create_task(play(player)) for player in players]
         for _ in range(2):
             before = sum(added.values())
-            await wait_until(lambda before=before: _async(sum(added.values()) > before + 60))  # type: ignore[misc]
+            await wait_until(lambda before=before: _as_coroutine(sum(added.values()) > before + 60))  # type: ignore[misc]
             await redis.kill()
             before = sum(added.values())
-            await wait_until(lambda before=before: _async(sum(added.values()) > before + 60))  # type: ignore[misc]
+            await wait_until(lambda before=before: _as_coroutine(sum(added.values()) > before + 60))  # type: ignore[misc]
             await redis.start()
             took = await wait_until(lambda: is_caught_up(harness))
-            assert took < 10, f"the board was behind for {took:.1f} s"
+            assert took < 10, f"the leaderboard was stale for {took:.1f} s"
         is_over.set()
         await asyncio.gather(*playing)
         await wait_until(lambda: is_caught_up(harness))
-        shown = await harness.leaderboard("?limit=100")
-        assert {place["user_id"]: place["score"] for place in shown["leaderboard"]} == added
-        assert [place["score"] for place in shown["leaderboard"]] == sorted(
+        leaderboard = await harness.leaderboard("?limit=100")
+        assert {entry["user_id"]: entry["score"] for entry in leaderboard["leaderboard"]} == added
+        assert [entry["score"] for entry in leaderboard["leaderboard"]] == sorted(
             added.values(), reverse=True
         )
 
 
-async def _async(holds: bool) -> bool:
-    return holds
+async def _as_coroutine(value: bool) -> bool:
+    return value
 
 
-async def test_without_redis_everything_answers_correctly(
+async def test_all_requests_succeed_without_redis(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """From signing up to leaving, with the right ranks; and all of it is in Redis when it is back."""
-    async with with_redis(shared_servers, tmp_path) as (harness, redis):
+    """From registration to deletion; Redis has the changes after its restart."""
+    async with run_with_restartable_redis(shared_servers, tmp_path) as (harness, redis):
         ana, ben = await harness.player("ana"), await harness.player("ben")
         await harness.score(ana, 10)
         await redis.kill()
@@ -153,7 +155,7 @@ async def test_without_redis_everything_answers_correctly(
         body = {"username": "cem", "email": "cem@example.com", "password": "long enough"}
         cem = (await harness.send("POST", "/auth/register", body)).data
         token = cem["tokens"]["access_token"]
-        assert [place["username"] for place in (await harness.leaderboard())["leaderboard"]] == [
+        assert [entry["username"] for entry in (await harness.leaderboard())["leaderboard"]] == [
             "ben",
             "ana",
             "cem",
@@ -165,17 +167,19 @@ async def test_without_redis_everything_answers_correctly(
         expect_error(await harness.admin("GET", "/drift"), 503, "SERVICE_UNAVAILABLE")
         await redis.start()
         await wait_until(lambda: is_caught_up(harness))
-        assert [place["username"] for place in (await harness.leaderboard())["leaderboard"]] == [
+        assert [entry["username"] for entry in (await harness.leaderboard())["leaderboard"]] == [
             "ben",
             "cem",
         ]
 
 
-async def test_what_redis_missed_while_it_hung_is_made_up_for(
+async def test_changes_that_redis_missed_while_paused_are_written_later(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """It did not die, so it still believes what it believed: sessions that have ended, people who have left, old scores."""
-    async with with_redis(shared_servers, tmp_path, scoreboard_redis_milliseconds=100) as (
+    """A paused Redis keeps stale data: revoked sessions, deleted players and old scores."""
+    async with run_with_restartable_redis(
+        shared_servers, tmp_path, scoreboard_redis_milliseconds=100
+    ) as (
         harness,
         redis,
     ):
@@ -191,9 +195,7 @@ async def test_what_redis_missed_while_it_hung_is_made_up_for(
         assert (await harness.score(cem, 50))["rank"] == 1
         assert (await harness.send("POST", "/auth/logout", token=ben.token)).status == 204
         assert (await harness.send("DELETE", "/users/me", token=ana.token)).status == 204
-        assert time.monotonic() - started < 5, (
-            "a Redis that hangs costs a moment, not a time-out for each request"
-        )
+        assert time.monotonic() - started < 5, "a paused Redis delays only the first requests"
         redis.resume()
         expect_error(
             await harness.send("GET", "/scores/me", token=ben.token), 401, "SESSION_REVOKED"
@@ -205,18 +207,20 @@ async def test_what_redis_missed_while_it_hung_is_made_up_for(
         expect_error(
             await harness.send("GET", "/scores/me", token=ana.token), 401, "SESSION_REVOKED"
         )
-        shown = (await harness.leaderboard())["leaderboard"]
-        assert [(place["username"], place["score"]) for place in shown] == [
+        leaderboard = (await harness.leaderboard())["leaderboard"]
+        assert [(entry["username"], entry["score"]) for entry in leaderboard] == [
             ("cem", 60),
             ("ben", 20),
         ]
 
 
-async def test_a_redis_that_is_away_costs_no_time_out_for_each_request(
+async def test_an_unavailable_redis_does_not_delay_every_request(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """After a few failures it is not asked any more, except by one request now and then."""
-    async with with_redis(shared_servers, tmp_path, scoreboard_redis_milliseconds=300) as (
+    """After a few failures the circuit breaker opens, and only probes call Redis."""
+    async with run_with_restartable_redis(
+        shared_servers, tmp_path, scoreboard_redis_milliseconds=300
+    ) as (
         harness,
         redis,
     ):
@@ -237,10 +241,10 @@ async def readiness(harness: ScoreboardHarness) -> tuple[int, dict[str, str]]:
     return response.status, (await response.json())["checks"]
 
 
-async def test_readiness_asks_for_postgresql_and_only_tells_of_redis(
+async def test_readiness_requires_postgresql_and_reports_redis(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    async with with_redis(shared_servers, tmp_path) as (harness, redis):
+    async with run_with_restartable_redis(shared_servers, tmp_path) as (harness, redis):
         assert await readiness(harness) == (200, {"store": "ok", "postgresql": "ok", "redis": "ok"})
         await redis.kill()
         assert await readiness(harness) == (
@@ -249,10 +253,10 @@ async def test_readiness_asks_for_postgresql_and_only_tells_of_redis(
         )
 
 
-async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(
+async def test_without_postgresql_the_response_is_a_fast_503_until_it_recovers(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """Nothing that was answered is lost, what was not answered may be sent again, and no restart is needed."""
+    """Acknowledged updates survive, failed ones can be retried, and no restart is needed."""
     _, redis_url = await shared_servers.allocate()
     async with (
         restartable_postgres(tmp_path) as postgres,
@@ -266,12 +270,12 @@ async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(
         await postgres.kill()
         for _ in range(3):
             started = time.monotonic()
-            answer = await harness.update_score(player, token, 5)
-            assert time.monotonic() - started < 3, "quick, also on a busy machine"
-            expect_error(answer, 503, "SERVICE_UNAVAILABLE")
-            assert answer.headers["retry-after"] == "1"
+            response = await harness.update_score(player, token, 5)
+            assert time.monotonic() - started < 3, "fast, even on a busy machine"
+            expect_error(response, 503, "SERVICE_UNAVAILABLE")
+            assert response.headers["retry-after"] == "1"
         assert (await harness.leaderboard())["leaderboard"][0]["score"] == 10, (
-            "what Redis knows is still shown"
+            "cached reads continue"
         )
         status, checks = await readiness(harness)
         assert (status, checks["postgresql"]) == (503, "failed")
@@ -281,10 +285,10 @@ async def test_without_postgresql_the_answer_is_503_and_quick_and_it_recovers(
         assert (await harness.admin("GET", "/drift")).data["found"] == 0
 
 
-async def test_postgresql_killed_under_load_loses_nothing_that_was_answered(
+async def test_postgresql_killed_under_load_loses_no_acknowledged_update(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """Players send what failed again, with the same token; each token counts once."""
+    """Players retry failed updates with the same token, and each token counts once."""
     _, redis_url = await shared_servers.allocate()
     async with (
         restartable_postgres(tmp_path) as postgres,
@@ -300,8 +304,8 @@ async def test_postgresql_killed_under_load_loses_nothing_that_was_answered(
 
         async def play(player: Player) -> None:
             for token in tokens[player.user_id]:
-                while (answer := await harness.update_score(player, token, 5)).status != 200:
-                    expect_error(answer, 503, "SERVICE_UNAVAILABLE")
+                while (response := await harness.update_score(player, token, 5)).status != 200:
+                    expect_error(response, 503, "SERVICE_UNAVAILABLE")
                     await asyncio.sleep(0.05)
 
         playing = [asyncio.create_task(play(player)) for player in players]
@@ -309,5 +313,5 @@ async def test_postgresql_killed_under_load_loses_nothing_that_was_answered(
         assert not done
         await postgres.restart()
         await asyncio.gather(*playing)
-        assert [await my_score(harness, player) for player in players] == [60, 60, 60, 60]
+        assert [await own_score(harness, player) for player in players] == [60, 60, 60, 60]
         await wait_until(lambda: is_caught_up(harness))

@@ -1,4 +1,4 @@
-"""The board: its top, its pages, the stretch around a player, ranks; the same from Redis and from PostgreSQL."""
+"""Leaderboard reads: top, pages, around a player and ranks, the same from Redis and PostgreSQL."""
 
 import pytest
 
@@ -6,92 +6,92 @@ from tests.scoreboard.api.harness import Json, Player, ScoreboardHarness, expect
 
 
 @pytest.fixture
-async def crowd(fresh_harness: ScoreboardHarness) -> list[Player]:
-    """Twelve players, with a score of 10 for every three of them: the first to have it stands higher."""
+async def players(fresh_harness: ScoreboardHarness) -> list[Player]:
+    """Twelve players in groups of three with equal scores."""
     players = [await fresh_harness.player(f"player_{number:02}") for number in range(12)]
     for number, player in enumerate(players):
         await fresh_harness.score(player, 10 * (number // 3 + 1))
     return players
 
 
-def names(board: Json) -> list[str]:
-    return [place["username"] for place in board["leaderboard"]]
+def usernames(leaderboard: Json) -> list[str]:
+    return [entry["username"] for entry in leaderboard["leaderboard"]]
 
 
-def in_order(players: list[Player]) -> list[str]:
-    """Groups of three from the last to the first; within a group, the first stands first."""
+def expected_order(players: list[Player]) -> list[str]:
+    """Groups of three from the last to the first; within a group, the first player first."""
     ranked = sorted(range(len(players)), key=lambda number: (-(number // 3), number))
     return [players[number].username for number in ranked]
 
 
-async def everything(harness: ScoreboardHarness, crowd: list[Player]) -> list[Json]:
-    """All that can be asked of the board."""
-    shown = [
+async def read_all(harness: ScoreboardHarness, players: list[Player]) -> list[Json]:
+    """Return all kinds of leaderboard reads."""
+    leaderboard = [
         await harness.leaderboard("?limit=100"),
         await harness.leaderboard("?limit=4&offset=5"),
         await harness.leaderboard("?offset=10"),
     ]
-    shown.append(await harness.leaderboard("?offset=1000"))
-    for player in (crowd[0], crowd[5], crowd[11]):
-        shown.append(await harness.leaderboard("?around=me&limit=5", token=player.token))
-        shown.append((await harness.send("GET", "/scores/me", token=player.token)).data)
-    return shown
+    leaderboard.append(await harness.leaderboard("?offset=1000"))
+    for player in (players[0], players[5], players[11]):
+        leaderboard.append(await harness.leaderboard("?around=me&limit=5", token=player.token))
+        leaderboard.append((await harness.send("GET", "/scores/me", token=player.token)).data)
+    return leaderboard
 
 
-async def test_the_board_has_one_order_and_each_player_one_rank(
-    fresh_harness: ScoreboardHarness, crowd: list[Player]
+async def test_ranks_are_unique_and_ordered(
+    fresh_harness: ScoreboardHarness, players: list[Player]
 ) -> None:
-    whole = await fresh_harness.leaderboard("?limit=100")
-    assert names(whole) == in_order(crowd)
-    assert [place["rank"] for place in whole["leaderboard"]] == list(range(1, 13))
-    assert whole["total_players"] == 12
+    complete = await fresh_harness.leaderboard("?limit=100")
+    assert usernames(complete) == expected_order(players)
+    assert [entry["rank"] for entry in complete["leaderboard"]] == list(range(1, 13))
+    assert complete["total_players"] == 12
     page = await fresh_harness.leaderboard("?limit=4&offset=5")
-    assert page["leaderboard"] == whole["leaderboard"][5:9]
+    assert page["leaderboard"] == complete["leaderboard"][5:9]
     assert (await fresh_harness.leaderboard("?offset=12"))["leaderboard"] == []
 
 
-async def test_the_stretch_around_me_has_me_in_its_middle(
-    fresh_harness: ScoreboardHarness, crowd: list[Player]
+async def test_around_me_is_centred_on_the_player(
+    fresh_harness: ScoreboardHarness, players: list[Player]
 ) -> None:
-    """As far as the ends of the board allow."""
-    order = in_order(crowd)
-    for player in crowd:
-        place = order.index(player.username)
-        shown = await fresh_harness.leaderboard("?around=me&limit=5", token=player.token)
-        start = max(0, min(place - 2, len(order) - 5))
-        assert names(shown) == order[start : start + 5]
-        mine = (await fresh_harness.send("GET", "/scores/me", token=player.token)).data
-        assert (mine["rank"], mine["total_players"]) == (place + 1, 12)
-        assert mine["percentile"] == round(100 * (11 - place) / 11, 2)
+    """As far as the ends of the leaderboard allow."""
+    order = expected_order(players)
+    for player in players:
+        index = order.index(player.username)
+        leaderboard = await fresh_harness.leaderboard("?around=me&limit=5", token=player.token)
+        start = max(0, min(index - 2, len(order) - 5))
+        assert usernames(leaderboard) == order[start : start + 5]
+        own = (await fresh_harness.send("GET", "/scores/me", token=player.token)).data
+        assert (own["rank"], own["total_players"]) == (index + 1, 12)
+        assert own["percentile"] == round(100 * (11 - index) / 11, 2)
 
 
-async def test_postgresql_shows_the_same_as_redis(
-    fresh_harness: ScoreboardHarness, crowd: list[Player]
+async def test_postgresql_and_redis_return_the_same(
+    fresh_harness: ScoreboardHarness, players: list[Player]
 ) -> None:
-    """With the board gone from Redis, every answer is the same, byte for byte in its content."""
-    with_redis = await everything(fresh_harness, crowd)
+    """All responses stay the same after the leaderboard disappears from Redis."""
+    with_redis = await read_all(fresh_harness, players)
     await fresh_harness.scoreboard.redis.client.flushdb()
-    assert await everything(fresh_harness, crowd) == with_redis
+    assert await read_all(fresh_harness, players) == with_redis
     await fresh_harness.scoreboard.services.cache_sync.catch_up()
-    assert await everything(fresh_harness, crowd) == with_redis
+    assert await read_all(fresh_harness, players) == with_redis
 
 
 @pytest.mark.parametrize(
     "query",
     ["limit=0", "limit=101", "limit=x", "offset=-1", "around=you", "more=1", "limit=1&limit=2"],
 )
-async def test_a_wrong_question_is_refused(harness: ScoreboardHarness, query: str) -> None:
+async def test_an_invalid_query_is_rejected(harness: ScoreboardHarness, query: str) -> None:
     expect_error(await harness.send("GET", f"/leaderboard?{query}"), 400, "VALIDATION_ERROR")
 
 
-async def test_around_me_needs_a_me(harness: ScoreboardHarness) -> None:
+async def test_around_me_requires_authentication(harness: ScoreboardHarness) -> None:
     expect_error(await harness.send("GET", "/leaderboard?around=me"), 401, "UNAUTHORIZED")
 
 
-async def test_an_operator_finds_drift_and_rebuilds(
-    fresh_harness: ScoreboardHarness, crowd: list[Player]
+async def test_an_operator_can_detect_drift_and_rebuild(
+    fresh_harness: ScoreboardHarness, players: list[Player]
 ) -> None:
-    """What somebody did to Redis by hand is found, and a rebuild sets it right."""
+    """Manual changes in Redis are reported, and a rebuild repairs them."""
     client = fresh_harness.scoreboard.redis.client
     assert (await fresh_harness.admin("GET", "/drift")).data == {
         "compared": 12,
@@ -102,22 +102,22 @@ async def test_an_operator_finds_drift_and_rebuilds(
         "strays": 0,
         "examples": [],
     }
-    right = await fresh_harness.leaderboard("?limit=100")
+    expected = await fresh_harness.leaderboard("?limit=100")
     members = await client.zrevrange("leaderboard:global", 0, 1)
     await client.zrem("leaderboard:global", members[0])
     await client.zincrby("leaderboard:global", 5_000, members[1])
     await client.zadd("leaderboard:global", {b"9" * 16 + b"nobody": 99})
-    found = (await fresh_harness.admin("GET", "/drift")).data
-    assert (found["missing"], found["wrong"], found["strays"]) == (1, 1, 1)
+    report = (await fresh_harness.admin("GET", "/drift")).data
+    assert (report["missing"], report["wrong"], report["strays"]) == (1, 1, 1)
     assert (await fresh_harness.admin("POST", "/rebuild")).data == {"players": 12}
     assert (await fresh_harness.admin("GET", "/drift")).data["found"] == 0
-    assert await fresh_harness.leaderboard("?limit=100") == right
+    assert await fresh_harness.leaderboard("?limit=100") == expected
 
 
-async def test_the_verifier_heals_what_has_drifted(
-    fresh_harness: ScoreboardHarness, crowd: list[Player]
+async def test_verification_repairs_drift(
+    fresh_harness: ScoreboardHarness, players: list[Player]
 ) -> None:
-    right, client = (
+    expected, client = (
         await fresh_harness.leaderboard("?limit=100"),
         fresh_harness.scoreboard.redis.client,
     )
@@ -125,14 +125,14 @@ async def test_the_verifier_heals_what_has_drifted(
     await client.zrem("leaderboard:global", *members[:5])
     await client.hdel("leaderboard:global:players", *(member[16:] for member in members[5:]))
     await client.zadd("leaderboard:global", {b"9" * 16 + b"nobody": 99})
-    assert await fresh_harness.leaderboard("?limit=100") != right
+    assert await fresh_harness.leaderboard("?limit=100") != expected
     await fresh_harness.scoreboard.services.cache_sync.verify()
-    assert await fresh_harness.leaderboard("?limit=100") == right
+    assert await fresh_harness.leaderboard("?limit=100") == expected
     assert (await fresh_harness.admin("GET", "/drift")).data["found"] == 0
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/drift"), ("POST", "/rebuild")])
-async def test_only_operators_look_behind_the_board(
+async def test_admin_routes_require_the_operator_key(
     harness: ScoreboardHarness, method: str, path: str
 ) -> None:
     player = await harness.player()
@@ -141,7 +141,9 @@ async def test_only_operators_look_behind_the_board(
         401,
         "UNAUTHORIZED",
     )
-    wrong = {"X-Admin-API-Key": "the-key-of-the-game-servers-0123456789"}
+    headers = {"X-Admin-API-Key": "the-key-of-the-game-servers-0123456789"}
     expect_error(
-        await harness.send(method, f"/admin/leaderboard{path}", headers=wrong), 401, "UNAUTHORIZED"
+        await harness.send(method, f"/admin/leaderboard{path}", headers=headers),
+        401,
+        "UNAUTHORIZED",
     )

@@ -1,4 +1,4 @@
-"""How often one may come: the request that is one too many is refused, with Redis and without, and told when to come back."""
+"""Rate limits, with and without Redis: requests above the limit get 429 and Retry-After."""
 
 from pathlib import Path
 
@@ -25,58 +25,58 @@ DEFAULTS = {
 }
 
 
-def check_told(answer: ApiResponse, limit: int, remaining: int, reset: int) -> None:
-    told = [answer.headers[f"ratelimit-{name}"] for name in ("limit", "remaining", "reset")]
-    assert told == [str(limit), str(remaining), str(reset)]
+def check_headers(response: ApiResponse, limit: int, remaining: int, reset: int) -> None:
+    data = [response.headers[f"ratelimit-{name}"] for name in ("limit", "remaining", "reset")]
+    assert data == [str(limit), str(remaining), str(reset)]
 
 
-async def ask(harness: ScoreboardHarness, what: str, player: Player) -> ApiResponse:
-    if what == "score":
+async def send_limited(harness: ScoreboardHarness, kind: str, player: Player) -> ApiResponse:
+    if kind == "score":
         return await harness.update_score(player, "x", 1)
-    if what == "me":
+    if kind == "me":
         return await harness.send("GET", "/scores/me", token=player.token)
-    if what == "board":
+    if kind == "board":
         return await harness.send("GET", "/leaderboard")
-    if what == "auth":
+    if kind == "auth":
         return await harness.send("POST", "/auth/refresh", {"refresh_token": "x"})
     return await harness.send(
         "POST", "/internal/actions/complete", {}, headers={"X-Internal-API-Key": INTERNAL}
     )
 
 
-async def check_limit(harness: ScoreboardHarness, what: str, limit: int) -> None:
-    """The one too many is refused until the oldest of the others is a minute ago."""
+async def check_limit(harness: ScoreboardHarness, kind: str, limit: int) -> None:
+    """Requests above the limit are rejected until the oldest one is a minute old."""
     player = await harness.player()
-    first = await ask(harness, what, player)
-    check_told(first, limit, limit - 1, 60)
+    first = await send_limited(harness, kind, player)
+    check_headers(first, limit, limit - 1, 60)
     harness.skip_time(20)
-    answers = [await ask(harness, what, player) for _ in range(1, limit)]
-    assert 429 not in {answer.status for answer in answers}
-    check_told(answers[-1], limit, 0, 60)
-    refused = await ask(harness, what, player)
-    expect_error(refused, 429, "RATE_LIMIT_EXCEEDED", limit=limit)
-    check_told(refused, limit, 0, 60)
-    assert refused.headers["retry-after"] == "40"
+    responses = [await send_limited(harness, kind, player) for _ in range(1, limit)]
+    assert 429 not in {response.status for response in responses}
+    check_headers(responses[-1], limit, 0, 60)
+    rejected = await send_limited(harness, kind, player)
+    expect_error(rejected, 429, "RATE_LIMIT_EXCEEDED", limit=limit)
+    check_headers(rejected, limit, 0, 60)
+    assert rejected.headers["retry-after"] == "40"
     harness.skip_time(39.5)
-    assert (await ask(harness, what, player)).status == 429
+    assert (await send_limited(harness, kind, player)).status == 429
     harness.skip_time(0.5)
-    assert (await ask(harness, what, player)).status != 429
-    assert (await ask(harness, what, player)).status == 429
+    assert (await send_limited(harness, kind, player)).status != 429
+    assert (await send_limited(harness, kind, player)).status == 429
 
 
 @pytest.mark.parametrize(
-    ("what", "limit"), [("score", 10), ("me", 30), ("board", 60), ("auth", 10)]
+    ("kind", "limit"), [("score", 10), ("me", 30), ("board", 60), ("auth", 10)]
 )
-async def test_the_request_that_is_one_too_many_is_refused(
-    shared_servers: SharedServers, tmp_path: Path, what: str, limit: int
+async def test_requests_above_the_limit_are_rejected(
+    shared_servers: SharedServers, tmp_path: Path, kind: str, limit: int
 ) -> None:
     async with run_scoreboard(
         server_settings(await shared_servers.allocate(), tmp_path, **DEFAULTS), ManualClock()
     ) as harness:
-        await check_limit(harness, what, limit)
+        await check_limit(harness, kind, limit)
 
 
-async def test_game_servers_have_a_limit_too(shared_servers: SharedServers, tmp_path: Path) -> None:
+async def test_completed_actions_are_limited(shared_servers: SharedServers, tmp_path: Path) -> None:
     settings = server_settings(
         await shared_servers.allocate(), tmp_path, **(DEFAULTS | {"scoreboard_action_limit": 7})
     )
@@ -84,7 +84,7 @@ async def test_game_servers_have_a_limit_too(shared_servers: SharedServers, tmp_
         await check_limit(harness, "action", 7)
 
 
-async def test_without_redis_the_limits_are_the_same(
+async def test_limits_are_the_same_without_redis(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
     dsn, _ = await shared_servers.allocate()
@@ -97,16 +97,16 @@ async def test_without_redis_the_limits_are_the_same(
         player = await harness.player()
         await redis.kill()
         for number in range(10):
-            answer = await ask(harness, "score", player)
-            assert answer.status == 400, (number, answer)
-            check_told(answer, 10, 9 - number, 60)
-        expect_error(await ask(harness, "score", player), 429, "RATE_LIMIT_EXCEEDED")
+            response = await send_limited(harness, "score", player)
+            assert response.status == 400, (number, response)
+            check_headers(response, 10, 9 - number, 60)
+        expect_error(await send_limited(harness, "score", player), 429, "RATE_LIMIT_EXCEEDED")
 
 
-async def test_nobody_starts_anew_when_redis_goes_away(
+async def test_windows_continue_when_redis_becomes_unavailable(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """What was counted in Redis is known here as well."""
+    """Requests that Redis counted are also counted locally."""
     dsn, _ = await shared_servers.allocate()
     async with (
         restartable_redis(tmp_path) as redis,
@@ -116,20 +116,18 @@ async def test_nobody_starts_anew_when_redis_goes_away(
     ):
         player = await harness.player()
         for _ in range(6):
-            assert (await ask(harness, "score", player)).status == 400
+            assert (await send_limited(harness, "score", player)).status == 400
         await redis.kill()
         for _ in range(4):
-            assert (await ask(harness, "score", player)).status == 400
-        expect_error(await ask(harness, "score", player), 429, "RATE_LIMIT_EXCEEDED")
+            assert (await send_limited(harness, "score", player)).status == 400
+        expect_error(await send_limited(harness, "score", player), 429, "RATE_LIMIT_EXCEEDED")
 
 
-async def test_each_player_has_a_limit_of_their_own(
-    shared_servers: SharedServers, tmp_path: Path
-) -> None:
+async def test_limits_apply_per_player(shared_servers: SharedServers, tmp_path: Path) -> None:
     async with run_scoreboard(
         server_settings(await shared_servers.allocate(), tmp_path, **DEFAULTS), ManualClock()
     ) as harness:
         ana, ben = await harness.player(), await harness.player()
-        answers = [await ask(harness, "score", ana) for _ in range(11)]
-        expect_error(answers[-1], 429, "RATE_LIMIT_EXCEEDED")
-        assert (await ask(harness, "score", ben)).status == 400
+        responses = [await send_limited(harness, "score", ana) for _ in range(11)]
+        expect_error(responses[-1], 429, "RATE_LIMIT_EXCEEDED")
+        assert (await send_limited(harness, "score", ben)).status == 400

@@ -1,4 +1,4 @@
-"""The board as it moves: server-sent events to everyone who watches, from every server, with Redis and without."""
+"""The leaderboard stream: server-sent events from every instance, with and without Redis."""
 
 import asyncio
 import json
@@ -32,17 +32,17 @@ from tests.scoreboard.api.stream_client import StreamClient, connect, open_strea
 SECONDS = 30
 
 
-async def test_a_watcher_gets_the_board_and_then_what_changes(
+async def test_a_subscriber_receives_a_snapshot_and_then_changes(
     fresh_harness: ScoreboardHarness,
 ) -> None:
-    """First as it is; then the new state with the ranks that changed, and those alone."""
+    """Updates name the ranks that changed, and only those."""
     ana, ben, cem = [await fresh_harness.player(name) for name in ("ana", "ben", "cem")]
     for player, score in ((ana, 30), (ben, 20), (cem, 10)):
         await fresh_harness.score(player, score)
     async with open_stream(fresh_harness.url) as stream:
         first = await stream.update()
         assert [
-            (place["rank"], place["username"], place["score"]) for place in first["leaderboard"]
+            (entry["rank"], entry["username"], entry["score"]) for entry in first["leaderboard"]
         ] == [
             (1, "ana", 30),
             (2, "ben", 20),
@@ -51,7 +51,7 @@ async def test_a_watcher_gets_the_board_and_then_what_changes(
         assert (first["changed_positions"], first["total_players"]) == ([], 3)
         await fresh_harness.score(cem, 15)
         second = await stream.update()
-        assert [(place["username"], place["score"]) for place in second["leaderboard"]] == [
+        assert [(entry["username"], entry["score"]) for entry in second["leaderboard"]] == [
             ("ana", 30),
             ("cem", 25),
             ("ben", 20),
@@ -60,7 +60,9 @@ async def test_a_watcher_gets_the_board_and_then_what_changes(
         assert second["timestamp"].endswith("Z")
 
 
-async def test_what_happens_below_the_top_ten_is_no_news(fresh_harness: ScoreboardHarness) -> None:
+async def test_changes_below_the_top_ten_are_not_published(
+    fresh_harness: ScoreboardHarness,
+) -> None:
     players = [await fresh_harness.player() for _ in range(12)]
     for player in players[:10]:
         await fresh_harness.score(player, 100)
@@ -73,7 +75,7 @@ async def test_what_happens_below_the_top_ten_is_no_news(fresh_harness: Scoreboa
         assert (update["leaderboard"][0]["score"], update["changed_positions"]) == (101, [1])
 
 
-async def test_who_leaves_the_top_ten_for_good_is_news(fresh_harness: ScoreboardHarness) -> None:
+async def test_a_deletion_from_the_top_ten_is_published(fresh_harness: ScoreboardHarness) -> None:
     ana, ben = await fresh_harness.player("ana"), await fresh_harness.player("ben")
     await fresh_harness.score(ana, 2)
     await fresh_harness.score(ben, 1)
@@ -81,14 +83,14 @@ async def test_who_leaves_the_top_ten_for_good_is_news(fresh_harness: Scoreboard
         await stream.update()
         assert (await fresh_harness.send("DELETE", "/users/me", token=ana.token)).status == 204
         update = await stream.update()
-        assert [place["username"] for place in update["leaderboard"]] == ["ben"]
+        assert [entry["username"] for entry in update["leaderboard"]] == ["ben"]
         assert update["changed_positions"] == [1, 2]
 
 
-async def test_a_burst_is_told_in_few_updates_and_the_last_state_wins(
+async def test_a_burst_is_coalesced_and_the_last_state_wins(
     fresh_harness: ScoreboardHarness,
 ) -> None:
-    """At most ten a second, however many changes there are."""
+    """At most ten updates a second, however many changes there are."""
     players = [await fresh_harness.player() for _ in range(4)]
     tokens = [
         (player, await fresh_harness.complete_action(player))
@@ -98,23 +100,25 @@ async def test_a_burst_is_told_in_few_updates_and_the_last_state_wins(
     async with open_stream(fresh_harness.url) as stream:
         await stream.update()
         started = time.monotonic()
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(fresh_harness.update_score(player, token, 5) for player, token in tokens)
         )
-        assert {answer.status for answer in answers} == {200}
+        assert {response.status for response in responses} == {200}
         updates = [await stream.update()]
-        while [place["score"] for place in updates[-1]["leaderboard"]] != [100] * 4:
+        while [entry["score"] for entry in updates[-1]["leaderboard"]] != [100] * 4:
             updates.append(await stream.update())
         most = 10 * (time.monotonic() - started) + 2
         assert len(updates) <= most, f"{len(updates)} updates for {len(tokens)} changes"
         assert updates[-1]["leaderboard"] == [
-            {name: place[name] for name in ("rank", "user_id", "username", "score")}
-            for place in (await fresh_harness.leaderboard())["leaderboard"]
+            {name: entry[name] for name in ("rank", "user_id", "username", "score")}
+            for entry in (await fresh_harness.leaderboard())["leaderboard"]
         ]
 
 
-async def test_who_comes_back_gets_what_was_missed(fresh_harness: ScoreboardHarness) -> None:
-    """With `Last-Event-ID`, the updates since; with one that nobody knows, the board as it is."""
+async def test_a_reconnecting_subscriber_receives_missed_updates(
+    fresh_harness: ScoreboardHarness,
+) -> None:
+    """A known `Last-Event-ID` returns the updates since; an unknown one, a snapshot."""
     ana = await fresh_harness.player("ana")
     async with open_stream(fresh_harness.url) as other, open_stream(fresh_harness.url) as stream:
         await stream.update()
@@ -123,15 +127,15 @@ async def test_who_comes_back_gets_what_was_missed(fresh_harness: ScoreboardHarn
         stream.writer.transport.abort()
         await fresh_harness.score(ana, 5)
         await other.update_with_score(ana.user_id, 10)
-        async with open_stream(fresh_harness.url, last_event_id=event["id"]) as again:
-            update = await again.update()
+        async with open_stream(fresh_harness.url, last_event_id=event["id"]) as reconnected:
+            update = await reconnected.update()
             assert (update["leaderboard"][0]["score"], update["changed_positions"]) == (10, [1])
-        async with open_stream(fresh_harness.url, last_event_id="unheard-of-7") as stranger:
-            update = await stranger.update()
+        async with open_stream(fresh_harness.url, last_event_id="unknown-7") as fresh_stream:
+            update = await fresh_stream.update()
             assert (update["leaderboard"][0]["score"], update["changed_positions"]) == (10, [])
 
 
-async def test_a_silent_stream_is_pinged_every_30_seconds(
+async def test_an_idle_stream_sends_a_ping_every_30_seconds(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
     clock = ManualClock()
@@ -150,10 +154,10 @@ async def test_a_silent_stream_is_pinged_every_30_seconds(
         assert await waiting == ": ping"
 
 
-async def test_one_stream_too_many_is_refused_until_another_ends(
+async def test_streams_above_the_limit_are_rejected_until_one_closes(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """The sixth of a player, the eleventh of an address."""
+    """The sixth of a player, and the eleventh of an address."""
     limits = {"scoreboard_streams_per_user": 5, "scoreboard_streams_per_address": 10}
     async with (
         run_scoreboard(
@@ -166,12 +170,12 @@ async def test_one_stream_too_many_is_refused_until_another_ends(
             await stack.enter_async_context(open_stream(harness.url, player.token))
             for _ in range(5)
         ]
-        status, refused = await connect(harness.url, player.token)
+        status, rejected = await connect(harness.url, player.token)
         assert status == 429
         assert (
-            json.loads(await refused.reader.read(10_000))["error"]["code"] == "RATE_LIMIT_EXCEEDED"
+            json.loads(await rejected.reader.read(10_000))["error"]["code"] == "RATE_LIMIT_EXCEEDED"
         )
-        refused.writer.transport.abort()
+        rejected.writer.transport.abort()
         for _ in range(5):
             await stack.enter_async_context(open_stream(harness.url))
         status, eleventh = await connect(harness.url)
@@ -188,43 +192,43 @@ async def test_one_stream_too_many_is_refused_until_another_ends(
 
 
 @pytest.mark.parametrize(("token", "code"), [("x", "UNAUTHORIZED"), ("", "UNAUTHORIZED")])
-async def test_a_token_that_does_not_hold_opens_no_stream(
+async def test_an_invalid_token_opens_no_stream(
     harness: ScoreboardHarness, token: str, code: str
 ) -> None:
-    answer = await harness.send(
+    response = await harness.send(
         "GET", "/leaderboard/stream", headers={"Authorization": f"Bearer {token}"}
     )
-    assert (answer.status, answer.json["error"]["code"]) == (401, code)
+    assert (response.status, response.json["error"]["code"]) == (401, code)
 
 
-async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(
+async def test_a_subscriber_that_does_not_read_is_dropped(
     fresh_harness: ScoreboardHarness,
 ) -> None:
-    """The others go on, and the server keeps nothing for the one that hangs."""
-    figure = fresh_harness.application.metrics.registry.get_sample_value
-    places = tuple(
+    """Other subscribers continue, and the server frees the connection."""
+    sample_value = fresh_harness.application.metrics.registry.get_sample_value
+    players = tuple(
         RankedPlayer(rank, f"{rank:036}", "x" * 50, 10**15 - rank) for rank in range(1, 101)
     )
     async with open_stream(fresh_harness.url) as stalled, open_stream(fresh_harness.url) as reading:
         await reading.update()
         stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
         number = 0
-        while figure("tally_stream_clients") == 2:
+        while sample_value("tally_stream_clients") == 2:
             number += 1
             fresh_harness.application.hub.publish(
-                TOPIC, EVENT, LeaderboardUpdate(places, (1,), number, "2026-01-01T00:00:00Z")
+                TOPIC, EVENT, LeaderboardUpdate(players, (1,), number, "2026-01-01T00:00:00Z")
             )
             assert (await reading.update())["total_players"] == number
-        assert figure("tally_stream_clients_dropped_total") == 1
+        assert sample_value("tally_stream_clients_dropped_total") == 1
         stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
         with suppress(ConnectionResetError):
-            await stalled.reader.read()  # until the end, which the server made
+            await stalled.reader.read()  # until the server closes the connection
 
 
-async def test_without_redis_a_server_tells_its_own_watchers_and_looks_for_what_others_did(
+async def test_without_redis_servers_publish_their_changes_and_poll_for_others(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """Its own changes at once; those of another server as soon as it has looked into PostgreSQL."""
+    """Its own changes immediately, those of another server after polling PostgreSQL."""
     dsn, _ = await shared_servers.allocate()
     async with restartable_redis(tmp_path) as redis:
         settings = server_settings((dsn, redis.address), tmp_path)
@@ -237,25 +241,29 @@ async def test_without_redis_a_server_tells_its_own_watchers_and_looks_for_what_
             player = await one.player()
             await redis.kill()
             await one.score(player, 5)
-            updates = await asyncio.wait_for(all_see([of_one, of_two], player.user_id, 5), SECONDS)
+            updates = await asyncio.wait_for(
+                wait_for_score([of_one, of_two], player.user_id, 5), SECONDS
+            )
             assert [update["leaderboard"][0]["score"] for update in updates] == [5, 5]
             await redis.start()
             await two.score(player, 5)
-            updates = await asyncio.wait_for(all_see([of_one, of_two], player.user_id, 10), SECONDS)
+            updates = await asyncio.wait_for(
+                wait_for_score([of_one, of_two], player.user_id, 10), SECONDS
+            )
             assert [update["leaderboard"][0]["score"] for update in updates] == [10, 10]
 
 
 @asynccontextmanager
-async def server_process(place: tuple[str, str], folder: Path) -> AsyncIterator[str]:
-    """`tally serve scoreboard` in a process of its own."""
+async def server_process(addresses: tuple[str, str], directory: Path) -> AsyncIterator[str]:
+    """Run `tally serve scoreboard` in a process and yield its URL."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
     } | {
-        "TALLY_DATA_DIR": str(folder),
+        "TALLY_DATA_DIR": str(directory),
         "TALLY_PORT": "0",
         "TALLY_LOG_FORMAT": "json",
-        "TALLY_SCOREBOARD_DATABASE_URL": place[0],
-        "TALLY_SCOREBOARD_REDIS_URL": place[1],
+        "TALLY_SCOREBOARD_DATABASE_URL": addresses[0],
+        "TALLY_SCOREBOARD_REDIS_URL": addresses[1],
         "TALLY_SCOREBOARD_ACTION_KEYS": ACTION_KEY.reveal(),
         "TALLY_SCOREBOARD_SESSION_KEYS": SESSION_KEY.reveal(),
         "TALLY_SCOREBOARD_INTERNAL_KEY": INTERNAL,
@@ -273,8 +281,8 @@ async def server_process(place: tuple[str, str], folder: Path) -> AsyncIterator[
         while not url:
             line = await process.stderr.readline()
             assert line, "it did not start"
-            told = json.loads(line)
-            url = told["data"]["url"] if told["action"] == "listening" else ""
+            data = json.loads(line)
+            url = data["data"]["url"] if data["action"] == "listening" else ""
         draining = asyncio.create_task(process.stderr.read())
         yield url
     finally:
@@ -284,16 +292,16 @@ async def server_process(place: tuple[str, str], folder: Path) -> AsyncIterator[
             await draining
 
 
-async def test_watchers_of_two_server_processes_all_see_every_change(
+async def test_subscribers_of_all_processes_receive_every_change(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """Whichever process made it; and at the end they show what PostgreSQL has."""
-    place = await shared_servers.allocate()
+    """Whichever process made the change."""
+    addresses = await shared_servers.allocate()
     async with AsyncExitStack() as stack:
         harness = await stack.enter_async_context(
-            run_scoreboard(server_settings(place, tmp_path / "here"))
+            run_scoreboard(server_settings(addresses, tmp_path / "here"))
         )
-        servers = [server_process(place, tmp_path / name) for name in ("one", "two")]
+        servers = [server_process(addresses, tmp_path / name) for name in ("one", "two")]
         urls = await asyncio.gather(*(stack.enter_async_context(server) for server in servers))
         streams = [
             await stack.enter_async_context(open_stream(url)) for url in urls for _ in range(40)
@@ -305,15 +313,17 @@ async def test_watchers_of_two_server_processes_all_see_every_change(
             assert (await elsewhere.send("PATCH", "/scores", body, player.token)).data[
                 "new_score"
             ] == score
-            updates = await asyncio.wait_for(all_see(streams, player.user_id, score), SECONDS)
+            updates = await asyncio.wait_for(
+                wait_for_score(streams, player.user_id, score), SECONDS
+            )
             assert [update["leaderboard"][0]["score"] for update in updates] == [score] * 80
 
 
-async def all_see(streams: list[StreamClient], user_id: str, score: int) -> list[Json]:
+async def wait_for_score(streams: list[StreamClient], user_id: str, score: int) -> list[Json]:
     return await asyncio.gather(*(stream.update_with_score(user_id, score) for stream in streams))
 
 
-def test_changed_positions_are_those_that_differ() -> None:
+def test_changed_positions_are_the_ranks_that_differ() -> None:
     one, two, three = (RankedPlayer(rank, str(rank), f"p{rank}", 10 - rank) for rank in (1, 2, 3))
     assert changed_positions([], []) == ()
     assert changed_positions([one, two], [one, two]) == ()

@@ -1,4 +1,4 @@
-"""The page for those who build on the scoreboard: its commands work as they stand, and what it names is there."""
+"""The scoreboard's documentation page: its commands work, and the codes and tests it names exist."""
 
 import asyncio
 import os
@@ -16,15 +16,13 @@ PAGE = (ROOT / "docs" / "scoreboard.md").read_text(encoding="utf-8")
 
 
 def commands() -> str:
-    """All shell blocks of the page, with the server's address left to the environment."""
+    """Return all shell blocks of the page, without the server's address."""
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     return "".join(blocks).replace("export TALLY=http://127.0.0.1:8080\n", "")
 
 
-async def test_the_commands_of_the_page_work_in_order(
-    shared_servers: SharedServers, tmp_path: Path
-) -> None:
-    """From signing up to leaving for good."""
+async def test_the_commands_of_the_page_work(shared_servers: SharedServers, tmp_path: Path) -> None:
+    """From registration to deletion of the account."""
     need_program("curl", "curl")
     bash, script = need_program("bash", "bash"), commands()
     assert script.count("curl ") >= 12
@@ -46,7 +44,7 @@ async def test_the_commands_of_the_page_work_in_order(
         )
         out, err = await process.communicate()
         assert process.returncode == 0, (out[-2000:], err[-2000:])
-        board = await harness.leaderboard()
+        leaderboard = await harness.leaderboard()
     assert out.count(b'"new_score":60,"score_added":60,"rank":1') == 2
     for word in (
         b"event: leaderboard",
@@ -57,19 +55,21 @@ async def test_the_commands_of_the_page_work_in_order(
         b"promises broken: 0",
     ):
         assert word in out, (word, out[-2000:])
-    assert board["total_players"] == 5, "the crowd stays, who left is gone"
+    assert leaderboard["total_players"] == 5, (
+        "the simulated players remain, the deleted one is gone"
+    )
 
 
-def test_the_page_has_every_code_and_no_other() -> None:
-    """Whoever meets an error finds it explained; what HTTP itself has words for needs none."""
-    told = set(re.findall(r"^\|(.*?)\| \d{3} \|", PAGE, re.MULTILINE))
-    assert {code for row in told for code in re.findall(r"`([A-Z_]+)`", row)} == CODES - {
+def test_the_page_lists_every_error_code() -> None:
+    """Except the codes of plain HTTP errors."""
+    data = set(re.findall(r"^\|(.*?)\| \d{3} \|", PAGE, re.MULTILINE))
+    assert {code for row in data for code in re.findall(r"`([A-Z_]+)`", row)} == CODES - {
         "TOO_LARGE",
         "UNSUPPORTED_MEDIA",
     }
 
 
-def test_every_test_that_the_page_names_is_there() -> None:
+def test_every_test_that_the_page_names_exists() -> None:
     named = re.findall(r"`(test_api_\w+\.py)`, `(test_\w+)`", PAGE)
     assert len(named) >= 8
     for file, test in named:

@@ -1,4 +1,4 @@
-"""What time starts: old rows go, a backlog that was too long ends in a rebuild, and one instance does it at a time."""
+"""Jobs and their locks: retention, rebuild after a backlog overflow, one instance at a time."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.scoreboard.api.servers import SharedServers
 TABLES = ("sessions", "consumed_tokens", "score_events", "completed_actions")
 
 
-async def counts(harness: ScoreboardHarness) -> dict[str, int]:
+async def count_rows(harness: ScoreboardHarness) -> dict[str, int]:
     database = harness.scoreboard.database
     return {
         table: await database.value("test", f"SELECT count(*) FROM {table}")  # noqa: S608 - our tables
@@ -26,23 +26,23 @@ async def counts(harness: ScoreboardHarness) -> dict[str, int]:
     }
 
 
-async def test_old_rows_are_deleted_each_after_its_time(
+async def test_old_rows_are_deleted_after_their_retention(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """Used tokens an hour after they expire, sessions a day after, history after 90 days; nothing sooner."""
+    """Used tokens an hour after expiry, sessions a day after expiry, events after 90 days."""
     async with run_scoreboard(
         server_settings(await shared_servers.allocate(), tmp_path), ManualClock()
     ) as harness:
         await harness.score(await harness.player(), 5)
         run = harness.scoreboard.services.retention.run
         await run()
-        assert await counts(harness) == dict.fromkeys(TABLES, 1)
+        assert await count_rows(harness) == dict.fromkeys(TABLES, 1)
         harness.skip_time(300 + 3600 - 1)
         await run()
-        assert (await counts(harness))["consumed_tokens"] == 1
+        assert (await count_rows(harness))["consumed_tokens"] == 1
         harness.skip_time(2)
         await run()
-        assert await counts(harness) == {
+        assert await count_rows(harness) == {
             "sessions": 1,
             "consumed_tokens": 0,
             "score_events": 1,
@@ -50,7 +50,7 @@ async def test_old_rows_are_deleted_each_after_its_time(
         }
         harness.skip_time(timedelta(days=31).total_seconds())
         await run()
-        assert await counts(harness) == {
+        assert await count_rows(harness) == {
             "sessions": 0,
             "consumed_tokens": 0,
             "score_events": 1,
@@ -58,11 +58,11 @@ async def test_old_rows_are_deleted_each_after_its_time(
         }
         harness.skip_time(timedelta(days=60).total_seconds())
         await run()
-        assert await counts(harness) == dict.fromkeys(TABLES, 0)
+        assert await count_rows(harness) == dict.fromkeys(TABLES, 0)
 
 
-async def test_many_old_rows_go_in_small_bites(fresh_harness: ScoreboardHarness) -> None:
-    """All of them in the end, and never more than a bite in one statement."""
+async def test_old_rows_are_deleted_in_batches(fresh_harness: ScoreboardHarness) -> None:
+    """All of them, with at most one batch per statement."""
     count = 2 * retention.BATCH_SIZE + 7
     await fresh_harness.scoreboard.database.value(
         "test",
@@ -71,34 +71,34 @@ async def test_many_old_rows_go_in_small_bites(fresh_harness: ScoreboardHarness)
         count,
     )
     await fresh_harness.scoreboard.services.retention.run()
-    assert (await counts(fresh_harness))["consumed_tokens"] == 0
-    figure = fresh_harness.application.metrics.registry.get_sample_value
-    told = {"server": "postgresql", "call": "delete_expired_tokens", "outcome": "ok"}
-    assert figure("tally_scoreboard_storage_call_duration_seconds_count", told) == 3
+    assert (await count_rows(fresh_harness))["consumed_tokens"] == 0
+    sample_value = fresh_harness.application.metrics.registry.get_sample_value
+    data = {"server": "postgresql", "call": "delete_expired_tokens", "outcome": "ok"}
+    assert sample_value("tally_scoreboard_storage_call_duration_seconds_count", data) == 3
 
 
-async def test_a_backlog_that_was_too_long_ends_in_a_rebuild(
+async def test_a_backlog_overflow_triggers_a_rebuild(
     fresh_harness: ScoreboardHarness,
 ) -> None:
-    """What was let go comes from PostgreSQL, and reads are right in the meantime."""
+    """The dropped scores come from PostgreSQL, and reads stay correct meanwhile."""
     players = [await fresh_harness.player() for _ in range(5)]
     for player in players:
         await fresh_harness.score(player, 5)
-    right = await fresh_harness.leaderboard()
-    catch_up = fresh_harness.scoreboard.services.cache_sync
+    expected = await fresh_harness.leaderboard()
+    cache_sync = fresh_harness.scoreboard.services.cache_sync
     await fresh_harness.scoreboard.redis.client.zremrangebyrank("leaderboard:global", 0, 2)
-    catch_up.backlog.needs_rebuild = True
-    assert await fresh_harness.leaderboard() == right, (
-        "from PostgreSQL, while Redis is known to be behind"
+    cache_sync.backlog.needs_rebuild = True
+    assert await fresh_harness.leaderboard() == expected, (
+        "read from PostgreSQL while Redis lacks changes"
     )
-    await catch_up.catch_up()
-    assert not catch_up.backlog.has_pending_changes()
-    assert await fresh_harness.leaderboard() == right
+    await cache_sync.catch_up()
+    assert not cache_sync.backlog.has_pending_changes()
+    assert await fresh_harness.leaderboard() == expected
     assert (await fresh_harness.admin("GET", "/drift")).data["found"] == 0
 
 
-async def test_a_lock_is_held_by_one(fresh_harness: ScoreboardHarness) -> None:
-    """Until it is let go; and others of other names do not matter."""
+async def test_a_lock_has_one_owner(fresh_harness: ScoreboardHarness) -> None:
+    """Until it is released; locks with other names are independent."""
     one, two = (AdvisoryLocks(fresh_harness.scoreboard.database) for _ in range(2))
     try:
         assert await one.acquire("job", 30)
@@ -111,11 +111,11 @@ async def test_a_lock_is_held_by_one(fresh_harness: ScoreboardHarness) -> None:
         assert not await one.extend("job", 30)
         assert await two.acquire("job", 30)
     finally:
-        await let_go(one, two)
+        await release_all(one, two)
 
 
-async def test_a_lock_is_free_when_its_connection_is_gone(fresh_harness: ScoreboardHarness) -> None:
-    """And whoever had it is told so."""
+async def test_a_lock_is_released_with_its_connection(fresh_harness: ScoreboardHarness) -> None:
+    """Its former owner notices when extending it."""
     one, two = (AdvisoryLocks(fresh_harness.scoreboard.database) for _ in range(2))
 
     async def is_lost() -> bool:
@@ -131,17 +131,17 @@ async def test_a_lock_is_free_when_its_connection_is_gone(fresh_harness: Scorebo
         await wait_until(is_lost)
         assert await two.acquire("job", 30)
     finally:
-        await let_go(one, two)
+        await release_all(one, two)
 
 
-async def let_go(*holders: AdvisoryLocks) -> None:
+async def release_all(*holders: AdvisoryLocks) -> None:
     for locks in holders:
         for name in ("job", "another job"):
             await locks.release(name)
 
 
-async def test_jobs_run_under_their_locks(fresh_harness: ScoreboardHarness) -> None:
-    """By hand as by the timer; while another instance has the lock, it is left alone."""
+async def test_jobs_require_their_lock(fresh_harness: ScoreboardHarness) -> None:
+    """A job that another instance runs is skipped."""
     runner = fresh_harness.application.job_runner()
     for name in ("scoreboard-catch-up", "scoreboard-verify", "scoreboard-retention"):
         assert (await runner.run(name)).outcome is JobOutcome.SUCCEEDED

@@ -1,8 +1,8 @@
-"""The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
+"""The OpenAPI document matches the running server.
 
-Schemathesis makes up requests from the document, good ones and ones that break it, with and without
-a credential. No answer may be a 5xx, or have a status, a content type, a header or a body that the
-document does not tell.
+Schemathesis generates valid and invalid requests from the document, with and without credentials.
+No response may be a 5xx, or have a status, content type, header or body that the document does
+not describe.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ NOBODY = "5ed17a11-c0de-4000-8000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
-class Good:
-    """A request that must succeed; what ends the session of the one who asks is not made up again and again."""
+class ValidRequest:
+    """A request that must succeed; one that revokes the caller's session is not fuzzed."""
 
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
@@ -43,19 +43,19 @@ class Good:
 
 
 # In the order in which they succeed.
-OPERATIONS: dict[tuple[str, str], Good] = {
-    ("GET", "/health"): Good(is_open=True, is_fuzzed=False),
-    ("POST", "/auth/register"): Good(
-        body={"username": "made_up", "email": "made@example.com", "password": "long enough"},
+OPERATIONS: dict[tuple[str, str], ValidRequest] = {
+    ("GET", "/health"): ValidRequest(is_open=True, is_fuzzed=False),
+    ("POST", "/auth/register"): ValidRequest(
+        body={"username": "generated", "email": "generated@example.com", "password": "long enough"},
         status=201,
         is_open=True,
     ),
-    ("POST", "/auth/login"): Good(
-        body={"login": "made_up", "password": "long enough"}, is_open=True
+    ("POST", "/auth/login"): ValidRequest(
+        body={"login": "generated", "password": "long enough"}, is_open=True
     ),
-    ("POST", "/auth/refresh"): Good(body={"refresh_token": "REFRESH"}, is_open=True),
-    ("GET", "/auth/sessions"): Good(),
-    ("POST", "/internal/actions/complete"): Good(
+    ("POST", "/auth/refresh"): ValidRequest(body={"refresh_token": "REFRESH"}, is_open=True),
+    ("GET", "/auth/sessions"): ValidRequest(),
+    ("POST", "/internal/actions/complete"): ValidRequest(
         body={
             "action_id": "level-3",
             "user_id": "USER",
@@ -64,24 +64,24 @@ OPERATIONS: dict[tuple[str, str], Good] = {
         },
         status=201,
     ),
-    ("PATCH", "/scores"): Good(body={"action_token": "TOKEN", "score_delta": 100}),
-    ("GET", "/scores/me"): Good(),
-    ("GET", "/users/me/events"): Good({"limit": 3}),
-    ("GET", "/leaderboard"): Good({"limit": 3, "offset": 1}, is_open=True),
-    ("GET", "/leaderboard/stream"): Good(is_open=True, is_fuzzed=False),
-    ("POST", "/admin/leaderboard/rebuild"): Good(),
-    ("GET", "/admin/leaderboard/drift"): Good(),
-    ("DELETE", "/auth/sessions/{session_id}"): Good(status=204),
-    ("POST", "/auth/logout"): Good(status=204, is_fuzzed=False),
-    ("DELETE", "/users/me"): Good(status=204, is_fuzzed=False),
+    ("PATCH", "/scores"): ValidRequest(body={"action_token": "TOKEN", "score_delta": 100}),
+    ("GET", "/scores/me"): ValidRequest(),
+    ("GET", "/users/me/events"): ValidRequest({"limit": 3}),
+    ("GET", "/leaderboard"): ValidRequest({"limit": 3, "offset": 1}, is_open=True),
+    ("GET", "/leaderboard/stream"): ValidRequest(is_open=True, is_fuzzed=False),
+    ("POST", "/admin/leaderboard/rebuild"): ValidRequest(),
+    ("GET", "/admin/leaderboard/drift"): ValidRequest(),
+    ("DELETE", "/auth/sessions/{session_id}"): ValidRequest(status=204),
+    ("POST", "/auth/logout"): ValidRequest(status=204, is_fuzzed=False),
+    ("DELETE", "/users/me"): ValidRequest(status=204, is_fuzzed=False),
 }
 FUZZED = [entry for entry, good in OPERATIONS.items() if good.is_fuzzed]
 CLOSED = [entry for entry, good in OPERATIONS.items() if not good.is_open]
 
 
 @dataclass(frozen=True, slots=True)
-class Documented:
-    """A server, its document, and somebody who is known to it."""
+class DocumentedServer:
+    """A server, its OpenAPI document and an authenticated player."""
 
     harness: ScoreboardHarness
     document: Document
@@ -99,7 +99,7 @@ class Documented:
 @pytest.fixture(scope="session")
 async def documented(
     shared_servers: SharedServers, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Documented]:
+) -> AsyncIterator[DocumentedServer]:
     async with run_scoreboard(
         server_settings(
             await shared_servers.allocate(redis_number=1), tmp_path_factory.mktemp("documented")
@@ -108,22 +108,22 @@ async def documented(
         response = await harness.client.get(f"{harness.url}/openapi.json").build().send()
         player = await harness.player()
         await harness.score(player, 10)
-        yield Documented(
+        yield DocumentedServer(
             harness, Document.read(harness.url, "scoreboard", API, await response.json()), player
         )
 
 
-def test_the_document_has_every_route(documented: Documented) -> None:
+def test_the_document_has_every_route(documented: DocumentedServer) -> None:
     assert documented.document.routes() == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
-    """Of its request, of its answer where that is JSON, and of every error."""
+def test_every_operation_has_examples(documented: DocumentedServer, method: str, path: str) -> None:
+    """Of its request, its JSON response and every error."""
     check_examples(documented.document.told(method, path))
 
 
-# Those of the specification, and names for what it leaves to the status.
+# The codes of the specification, and codes for errors that it only gives a status.
 CODES = {
     "INVALID_ACTION_TOKEN",
     "SCORE_EXCEEDS_MAX",
@@ -145,15 +145,15 @@ CODES = {
 }
 
 
-def test_the_document_tells_every_code(documented: Documented) -> None:
+def test_the_document_lists_every_error_code(documented: DocumentedServer) -> None:
     assert {
         body["error"]["code"] for entry in OPERATIONS for body in documented.document.errors(*entry)
     } == CODES
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-async def test_a_good_request_is_answered_as_documented(
-    documented: Documented, method: str, path: str
+async def test_a_valid_request_returns_the_documented_response(
+    documented: DocumentedServer, method: str, path: str
 ) -> None:
     good, harness, document = OPERATIONS[method, path], documented.harness, documented.document
     player = await harness.player()
@@ -164,7 +164,7 @@ async def test_a_good_request_is_answered_as_documented(
     }
     [session] = (await harness.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
 
-    def ask() -> int:
+    def send() -> int:
         parts: Json = {"query": dict(good.query)}
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
@@ -179,14 +179,14 @@ async def test_a_good_request_is_answered_as_documented(
             return document.head_of(case, {})
         return document.answer_of(case, documented.credentials(player))
 
-    assert await asyncio.to_thread(ask) == good.status
+    assert await asyncio.to_thread(send) == good.status
 
 
 @pytest.mark.judge
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize(("method", "path"), FUZZED)
-async def test_whatever_is_asked_the_answer_is_documented(
-    documented: Documented, method: str, path: str, mode: GenerationMode
+async def test_generated_requests_return_documented_responses(
+    documented: DocumentedServer, method: str, path: str, mode: GenerationMode
 ) -> None:
     document = documented.document
     check = partial(
@@ -200,10 +200,10 @@ async def test_whatever_is_asked_the_answer_is_documented(
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
-async def test_without_a_credential_the_answer_is_documented_too(
-    documented: Documented, method: str, path: str
+async def test_requests_without_credentials_return_documented_responses(
+    documented: DocumentedServer, method: str, path: str
 ) -> None:
-    def ask() -> list[int]:
+    def send() -> list[int]:
         operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
         parts: Json = (
             {} if good.body is None else {"body": good.body, "media_type": "application/json"}
@@ -217,4 +217,4 @@ async def test_without_a_credential_the_answer_is_documented_too(
             for case, headers in zip(cases, ({}, strange), strict=True)
         ]
 
-    assert await asyncio.to_thread(ask) == [401, 401]
+    assert await asyncio.to_thread(send) == [401, 401]

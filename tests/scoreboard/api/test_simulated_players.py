@@ -1,4 +1,4 @@
-"""Made-up players on a real scoreboard: what they play for is on the board, and no promise is broken."""
+"""Simulated players on a real scoreboard, which verify every response."""
 
 import asyncio
 import random
@@ -43,10 +43,10 @@ def fleet_on(harness: ScoreboardHarness, client: Client, key: str = INTERNAL) ->
     return PlayerFleet(server, clock, random.Random(11), LIVELY)
 
 
-async def test_players_play_and_no_promise_is_broken_though_redis_dies(
+async def test_simulated_players_find_no_violation_while_redis_is_killed(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
-    """Every point they were told of is on the board; what they sent twice counted once; and no cheat was let through."""
+    """Acknowledged points are on the leaderboard, replays count once, and cheats are rejected."""
     dsn, _ = await shared_servers.allocate()
     async with (
         restartable_redis(tmp_path) as redis,
@@ -56,35 +56,37 @@ async def test_players_play_and_no_promise_is_broken_though_redis_dies(
         fleet = fleet_on(harness, client)
         stats = fleet.server.stats
         async with fleet.living(6):
-            await wait_until(lambda: _is(stats.trades > 30))
+            await wait_until(lambda: _as_coroutine(stats.trades > 30))
             await redis.kill()
             await wait_until(
-                lambda: _is(stats.trades > 60 and stats.cheats > 10 and stats.replays > 10)
+                lambda: _as_coroutine(
+                    stats.trades > 60 and stats.cheats > 10 and stats.replays > 10
+                )
             )
             await redis.start()
-            await wait_until(lambda: _is(stats.trades > 90))
+            await wait_until(lambda: _as_coroutine(stats.trades > 90))
         assert stats.broken == 0
-        shown = {
-            place["user_id"]: place["score"]
-            for place in (await harness.leaderboard("?limit=100"))["leaderboard"]
+        leaderboard = {
+            entry["user_id"]: entry["score"]
+            for entry in (await harness.leaderboard("?limit=100"))["leaderboard"]
         }
         for player in fleet.players:
             assert player.user is not None
-            assert shown[player.user.user_id] >= player.score > 0
+            assert leaderboard[player.user.user_id] >= player.score > 0
         assert "promises broken: 0" in summary(fleet, 1.0)
-        again = fleet_on(harness, client)
-        async with again.living(2):
-            await wait_until(lambda: _is(again.signed_up == 2))
+        second = fleet_on(harness, client)
+        async with second.living(2):
+            await wait_until(lambda: _as_coroutine(second.signed_up == 2))
         assert (await harness.leaderboard())["total_players"] == 6, (
-            "the same chance makes the same people, who sign in again"
+            "the same seed creates the same players, who log in again"
         )
 
 
-async def _is(holds: bool) -> bool:
-    return holds
+async def _as_coroutine(value: bool) -> bool:
+    return value
 
 
-async def test_a_wrong_key_ends_the_game(harness: ScoreboardHarness) -> None:
+async def test_a_wrong_key_stops_the_simulation(harness: ScoreboardHarness) -> None:
     async with ClientBuilder().no_proxy().build() as client:
         fleet = fleet_on(harness, client, "not-the-key-of-the-game-servers-01")
         async with fleet.living(2):
@@ -101,11 +103,11 @@ async def test_a_wrong_key_ends_the_game(harness: ScoreboardHarness) -> None:
         "http://host:1/scoreboard/api/v1/",
     ],
 )
-def test_a_server_is_found_by_any_of_its_addresses(url: str) -> None:
+def test_a_server_is_found_by_any_of_its_urls(url: str) -> None:
     assert api_url(url) == "http://host:1/scoreboard/api/v1"
 
 
-def test_what_is_no_address_or_no_key_is_refused() -> None:
+def test_an_invalid_url_or_key_file_is_rejected() -> None:
     with pytest.raises(Invalid, match="is not a server URL"):
         api_url("host:1")
     done = CliRunner().invoke(cli, ["sim", "players", "--internal-key-file", "nowhere/x.key"])

@@ -1,1 +1,1 @@
-"""What PostgreSQL and Redis keep for the scoreboard, on real servers."""
+"""Tests of the scoreboard's repositories on real PostgreSQL and Redis servers."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL with the tables and a Redis, for all tests of a worker, emptied before each of them."""
+"""One PostgreSQL and one Redis per test worker, cleared before each test."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,35 +18,37 @@ from tests.scoreboard.repository.harness import Repositories
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
+    """The addresses of PostgreSQL and Redis."""
+
     dsn: str
     url: str
 
 
 @pytest.fixture(scope="session")
 async def addresses(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Addresses]:
-    folder, clock = tmp_path_factory.mktemp("league"), SystemClock()
+    directory, clock = tmp_path_factory.mktemp("servers"), SystemClock()
     async with (
-        open_postgres(folder, clock, durable=False) as dsn,
-        open_valkey(folder, clock) as url,
+        open_postgres(directory, clock, durable=False) as dsn,
+        open_valkey(directory, clock) as url,
     ):
         yield Addresses(dsn, url)
 
 
 @pytest.fixture(scope="session")
-async def shared(addresses: Addresses) -> AsyncIterator[Repositories]:
-    """The repositories, for tests that make up their own input and clear up after each round."""
+async def shared_repositories(addresses: Addresses) -> AsyncIterator[Repositories]:
+    """The repositories, for property tests that clear them before each example."""
     clock, metrics = SystemClock(), StorageMetrics(Metrics())
     limits = PoolLimits(max_connections=10, acquire_seconds=60, statement_seconds=60)
     async with (
         open_database_pool(addresses.dsn, clock, metrics, limits) as database,
-        open_redis(addresses.url, clock, metrics, seconds=30) as server,
+        open_redis(addresses.url, clock, metrics, seconds=30) as redis,
     ):
         await migrate(database)
-        yield Repositories(database, server)
+        yield Repositories(database, redis)
 
 
 @pytest.fixture
-async def repositories(shared: Repositories) -> Repositories:
-    """The repositories, with nobody in them, and a board that is whole and empty."""
-    await shared.clear()
-    return shared
+async def repositories(shared_repositories: Repositories) -> Repositories:
+    """The repositories without players, and with a complete, empty leaderboard."""
+    await shared_repositories.clear()
+    return shared_repositories

@@ -1,4 +1,4 @@
-"""All repositories on one database and one Redis, and short ways to have players and points in them."""
+"""All repositories on one database and one Redis, with factories for players and scores."""
 
 import itertools
 import uuid
@@ -24,12 +24,14 @@ _numbers = itertools.count(1)
 
 
 def at(seconds: float) -> datetime:
-    """A moment so many seconds after the start."""
+    """Return the time `seconds` after `START`."""
     return START + timedelta(seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Repositories:
+    """The repositories of one PostgreSQL and one Redis."""
+
     database: Database
     redis: InstrumentedRedis
 
@@ -66,23 +68,24 @@ class Repositories:
         return DriftChecker(self.leaderboard, self.scores)
 
     async def clear(self) -> None:
-        """Nobody anywhere, and a board that is whole and empty."""
+        """Delete all players and build an empty leaderboard."""
         async with self.database.use("clear") as connection:
-            # To delete is faster than to truncate, as long as there is little.
+            # DELETE is faster than TRUNCATE for a few rows.
             for table in ("consumed_tokens", "completed_actions", "score_events", "users"):
-                await connection.execute(f"DELETE FROM {table}")  # noqa: S608  (names of our own)
+                await connection.execute(f"DELETE FROM {table}")  # noqa: S608  (constant names)
         await self.redis.client.flushdb()
         await self.rebuilder.rebuild()
 
     async def player(self, user_id: str | None = None, moment: datetime = START) -> User:
+        """Create a player."""
         number = next(_numbers)
-        made = NewUser(
+        account = NewUser(
             user_id or str(uuid.uuid4()), f"player_{number}", f"player{number}@example.org", "hash"
         )
-        return await self.accounts.create(made, moment)
+        return await self.accounts.create(account, moment)
 
     async def write_through(self, user: User) -> Score:
-        """The player's score as PostgreSQL has it, put on the board."""
+        """Write the player's score from PostgreSQL to Redis."""
         score = await self.scores.find(user.user_id)
         assert score is not None
         await self.leaderboard.put(score)
@@ -91,20 +94,22 @@ class Repositories:
     async def add(
         self, user: User, points: int, moment: datetime = START, token_hash: str | None = None
     ) -> AppliedScoreChange:
-        return await self.scores.apply(change(user, points, moment, token_hash))
+        """Add points in PostgreSQL."""
+        return await self.scores.apply(score_change(user, points, moment, token_hash))
 
     async def set_score(self, score: Score) -> None:
-        """Write a score of any size, as many points would in the end."""
+        """Write any score to PostgreSQL without an event."""
         await self.database.value(
             "set_score",
-            "UPDATE scores SET total_score = $2, score_first_reached_at = $3, updated_at = $3 WHERE user_id = $1",
+            "UPDATE scores SET total_score = $2, score_first_reached_at = $3, updated_at = $3"
+            " WHERE user_id = $1",
             score.user_id,
             score.score,
             score.reached_at,
         )
 
 
-def change(
+def score_change(
     user: User, points: int, moment: datetime = START, token_hash: str | None = None
 ) -> ScoreChange:
     token_hash = token_hash or new_uuid().replace("-", "") * 2

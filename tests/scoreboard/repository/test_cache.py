@@ -1,4 +1,4 @@
-"""What Redis counts and remembers: limits, sessions, answers, and the channel."""
+"""Rate limits, sessions, responses and the update channel in Redis."""
 
 import asyncio
 from contextlib import suppress
@@ -25,32 +25,37 @@ from tally.scoreboard.repository.redis_client import open_redis
 from tests.scoreboard.api.servers import restartable_redis
 from tests.scoreboard.repository.harness import START, Repositories, at
 
-HOLDS = CachedSession("user", "session", at(60))
+ACTIVE = CachedSession("user", "session", at(60))
 
 
-async def test_a_window_slides_and_is_exact_at_its_edge(repositories: Repositories) -> None:
-    """The eleventh waits until the first is a minute old, to the microsecond; then one fits, and no more."""
+async def test_a_sliding_window_is_exact_to_the_microsecond(repositories: Repositories) -> None:
+    """The eleventh request is allowed exactly when the first is a minute old, and no other."""
     clock = ManualClock()
     limits = RateLimitRepository(repositories.redis, clock)
     for number in range(10):
-        allowance = await limits.hit("score", "ana", 10, 60)
-        assert (allowance.is_allowed, allowance.limit, allowance.remaining) == (
+        status = await limits.hit("score", "ana", 10, 60)
+        assert (status.is_allowed, status.limit, status.remaining) == (
             True,
             10,
             9 - number,
         )
         await clock.advance(1)
-    refused = await limits.hit("score", "ana", 10, 60)
-    assert (refused.is_allowed, refused.remaining, refused.retry_after, refused.reset_after) == (
+    rejected = await limits.hit("score", "ana", 10, 60)
+    assert (
+        rejected.is_allowed,
+        rejected.remaining,
+        rejected.retry_after,
+        rejected.reset_after,
+    ) == (
         False,
         0,
         50.0,
         59.0,
     )
     await clock.advance(50 - 0.000001)
-    refused = await limits.hit("score", "ana", 10, 60)
-    assert not refused.is_allowed
-    assert refused.retry_after == pytest.approx(0.000001)
+    rejected = await limits.hit("score", "ana", 10, 60)
+    assert not rejected.is_allowed
+    assert rejected.retry_after == pytest.approx(0.000001)
     await clock.advance(0.000001)
     assert (await limits.hit("score", "ana", 10, 60)).is_allowed
     assert not (await limits.hit("score", "ana", 10, 60)).is_allowed
@@ -58,10 +63,10 @@ async def test_a_window_slides_and_is_exact_at_its_edge(repositories: Repositori
     assert (await limits.hit("score", "ana", 10, 60)).remaining == 9
 
 
-async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_window(
+async def test_rejected_requests_do_not_count_and_windows_are_independent(
     repositories: Repositories,
 ) -> None:
-    """Who keeps knocking gets in no later for it."""
+    """A client that keeps retrying is admitted no later."""
     clock = ManualClock()
     limits = RateLimitRepository(repositories.redis, clock)
     assert (await limits.hit("score", "ana", 1, 60)).is_allowed
@@ -74,38 +79,38 @@ async def test_whoever_is_refused_is_not_counted_and_others_have_their_own_windo
     assert (await limits.hit("score", "ana", 1, 60)).is_allowed
 
 
-async def test_of_many_at_once_only_as_many_as_the_limit_get_in(repositories: Repositories) -> None:
+async def test_concurrent_requests_do_not_exceed_the_limit(repositories: Repositories) -> None:
     limits = RateLimitRepository(repositories.redis, ManualClock())
-    answers = await asyncio.gather(*(limits.hit("score", "ana", 10, 60) for _ in range(50)))
-    assert [answer.is_allowed for answer in answers].count(True) == 10
-    assert sorted(answer.remaining for answer in answers if answer.is_allowed) == list(range(10))
+    statuses = await asyncio.gather(*(limits.hit("score", "ana", 10, 60) for _ in range(50)))
+    assert [status.is_allowed for status in statuses].count(True) == 10
+    assert sorted(status.remaining for status in statuses if status.is_allowed) == list(range(10))
     assert 0 < await repositories.redis.client.pttl("rate_limit:score:ana") <= 60_000
 
 
-async def test_a_session_is_remembered_until_its_token_expires(repositories: Repositories) -> None:
+async def test_a_session_is_cached_until_its_token_expires(repositories: Repositories) -> None:
     cache = SessionCache(repositories.redis)
     assert await cache.find("hash") is None
-    await cache.store("hash", HOLDS, at(0))
-    assert await cache.find("hash") == HOLDS
+    await cache.store("hash", ACTIVE, at(0))
+    assert await cache.find("hash") == ACTIVE
     assert 59_000 < await repositories.redis.client.pttl(SESSION + "hash") <= 60_000
     await repositories.redis.client.set(SESSION + "hash", b"not json")
-    assert await cache.find("hash") is None, "what cannot be read is not believed"
+    assert await cache.find("hash") is None, "an unreadable entry is a miss"
 
 
-async def test_a_revoked_session_stays_revoked_whatever_is_remembered_late(
+async def test_a_late_store_does_not_overwrite_a_revocation(
     repositories: Repositories,
 ) -> None:
-    """A look-up that began before the logout and ends after it changes nothing."""
+    """A lookup that began before the logout and ends after it changes nothing."""
     cache = SessionCache(repositories.redis)
-    await cache.revoke("hash", HOLDS, at(0))
-    await cache.store("hash", HOLDS, at(1))
-    assert await cache.find("hash") == replace(HOLDS, is_revoked=True)
-    await cache.store("other", HOLDS, at(0))
-    await cache.revoke("other", HOLDS, at(1))
-    assert await cache.find("other") == replace(HOLDS, is_revoked=True)
+    await cache.revoke("hash", ACTIVE, at(0))
+    await cache.store("hash", ACTIVE, at(1))
+    assert await cache.find("hash") == replace(ACTIVE, is_revoked=True)
+    await cache.store("other", ACTIVE, at(0))
+    await cache.revoke("other", ACTIVE, at(1))
+    assert await cache.find("other") == replace(ACTIVE, is_revoked=True)
 
 
-async def test_an_answer_is_remembered_for_an_hour_longer_than_its_token(
+async def test_a_response_is_cached_for_an_hour_after_its_token_expires(
     repositories: Repositories,
 ) -> None:
     cache = ResponseCache(repositories.redis)
@@ -114,32 +119,32 @@ async def test_an_answer_is_remembered_for_an_hour_longer_than_its_token(
     assert await cache.find("hash") == b'{"rank":1}'
     assert 3_890_000 < await repositories.redis.client.pttl(ACTION_TOKEN + "hash") <= 3_900_000
     await repositories.redis.client.set(ACTION_TOKEN + "hash", CONSUMED)
-    assert await cache.find("hash") is None, "used, but the answer is not there"
+    assert await cache.find("hash") is None, "the use is recorded without a response"
 
 
-async def test_what_is_published_is_heard_also_after_redis_was_gone(tmp_path: Path) -> None:
-    """The listener joins again by itself, and knows that it has, since what was said meanwhile is lost."""
-    joined: asyncio.Queue[None] = asyncio.Queue()
-    heard: asyncio.Queue[bytes] = asyncio.Queue()
+async def test_the_channel_resubscribes_after_a_redis_restart(tmp_path: Path) -> None:
+    """It reports every subscription, because messages sent meanwhile are lost."""
+    subscriptions: asyncio.Queue[None] = asyncio.Queue()
+    messages: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def on_join() -> None:
-        joined.put_nowait(None)
+    async def on_subscribed() -> None:
+        subscriptions.put_nowait(None)
 
     clock, metrics = SystemClock(), StorageMetrics(Metrics())
     async with (
         restartable_redis(tmp_path) as redis,
-        open_redis(redis.address, clock, metrics) as server,
+        open_redis(redis.address, clock, metrics) as client,
     ):
-        channel = UpdateChannel(server, clock)
-        listening = asyncio.create_task(channel.listen(heard.put, on_join))
-        await joined.get()
+        channel = UpdateChannel(client, clock)
+        listener = asyncio.create_task(channel.listen(messages.put, on_subscribed))
+        await subscriptions.get()
         assert await channel.publish(b"first") == 1
-        assert await heard.get() == b"first"
+        assert await messages.get() == b"first"
         await redis.restart()
-        await joined.get()
+        await subscriptions.get()
         assert await channel.publish(b"second") == 1
-        assert await heard.get() == b"second"
-        listening.cancel()
+        assert await messages.get() == b"second"
+        listener.cancel()
         with suppress(asyncio.CancelledError):
-            await listening
-        assert heard.empty()
+            await listener
+        assert messages.empty()

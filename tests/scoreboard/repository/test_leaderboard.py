@@ -1,4 +1,4 @@
-"""The board in Redis: late news, removals, a Redis that forgot, and rebuilding while scores change."""
+"""The leaderboard in Redis: late writes, removals, data loss, rebuild and drift."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,48 +16,51 @@ from tests.scoreboard.repository.harness import START, Repositories, at
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted(ScoreRepository):
-    """Scores that are read as ever, but something happens after the first page, when PostgreSQL's moment is fixed."""
+class InterruptedScores(ScoreRepository):
+    """Scores that run a callback after the first page, when PostgreSQL's snapshot is fixed."""
 
     meanwhile: Callable[[], Awaitable[object]]
 
     async def entries(self, size: int) -> AsyncIterator[list[Row]]:
-        happened = False
+        is_called = False
         async for rows in ScoreRepository.entries(self, min(size, 1)):
-            if not happened:
-                happened = True
+            if not is_called:
+                is_called = True
                 await self.meanwhile()
             yield rows
 
 
-def builder_with(
+def rebuilder_with(
     repositories: Repositories, meanwhile: Callable[[], Awaitable[object]]
 ) -> LeaderboardRebuilder:
     return LeaderboardRebuilder(
-        repositories.redis, Interrupted(repositories.database, repositories.scores.clock, meanwhile)
+        repositories.redis,
+        InterruptedScores(repositories.database, repositories.scores.clock, meanwhile),
     )
 
 
-async def keys_of(repositories: Repositories) -> set[bytes]:
+async def leaderboard_keys(repositories: Repositories) -> set[bytes]:
     return set(await repositories.redis.client.keys("leaderboard:*"))
 
 
-async def test_a_score_is_shown_with_its_rank_and_old_news_change_nothing(
+async def test_put_returns_the_rank_and_ignores_lower_scores(
     repositories: Repositories,
 ) -> None:
-    """A write that was held up must not undo a newer one."""
+    """A delayed write must not undo a newer one."""
     first, second = await repositories.player(), await repositories.player()
     assert await repositories.leaderboard.put(Score(first.user_id, "first", 10, at(1))) == 1
     assert await repositories.leaderboard.put(Score(second.user_id, "second", 20, at(2))) == 1
     assert await repositories.leaderboard.put(Score(first.user_id, "first", 30, at(3))) == 1
     assert await repositories.leaderboard.put(Score(first.user_id, "first", 10, at(1))) == 1
     assert await repositories.leaderboard.put(Score(first.user_id, "first", 30, at(9))) == 1
-    board = await repositories.leaderboard.top(10)
-    assert [(place.username, place.score, place.reached_at) for place in board.standings] == [
+    page = await repositories.leaderboard.top(10)
+    assert [
+        (standing.username, standing.score, standing.reached_at) for standing in page.standings
+    ] == [
         ("first", 30, at(3)),
         ("second", 20, at(2)),
     ]
-    assert board.changed_at == at(3)
+    assert page.changed_at == at(3)
     assert (
         await repositories.redis.client.zcard(LEADERBOARD)
         == await repositories.redis.client.hlen(PLAYERS)
@@ -65,7 +68,7 @@ async def test_a_score_is_shown_with_its_rank_and_old_news_change_nothing(
     )
 
 
-async def test_whoever_was_removed_does_not_come_back_by_late_news(
+async def test_a_late_write_does_not_restore_a_removed_player(
     repositories: Repositories,
 ) -> None:
     player, other = await repositories.player(), await repositories.player()
@@ -77,18 +80,18 @@ async def test_whoever_was_removed_does_not_come_back_by_late_news(
         await repositories.leaderboard.put(Score(player.user_id, player.username, 99, at(2)))
         is None
     )
-    assert [place.user_id for place in (await repositories.leaderboard.top(10)).standings] == [
-        other.user_id
-    ]
+    assert [
+        standing.user_id for standing in (await repositories.leaderboard.top(10)).standings
+    ] == [other.user_id]
     assert await repositories.leaderboard.remove(player.user_id) is None
     assert await repositories.leaderboard.standing(player.user_id) is None
     assert await repositories.leaderboard.around(player.user_id, 5) is None
 
 
-async def test_a_redis_that_forgot_says_so_instead_of_showing_a_part(
+async def test_an_emptied_redis_reports_that_the_leaderboard_is_missing(
     repositories: Repositories,
 ) -> None:
-    """Until it is rebuilt, a board with only the latest changes would be a lie."""
+    """Until the rebuild, it would contain only the latest changes."""
     player = await repositories.player()
     await repositories.redis.client.flushdb()
     assert await repositories.leaderboard.put(Score(player.user_id, "x", 1, START)) is None
@@ -109,10 +112,10 @@ async def test_a_redis_that_forgot_says_so_instead_of_showing_a_part(
     ).standings
 
 
-async def test_changes_made_during_a_rebuild_are_on_the_new_board(
+async def test_changes_during_a_rebuild_are_in_the_new_leaderboard(
     repositories: Repositories,
 ) -> None:
-    """A score that rose, a new player and one who was deleted, all after PostgreSQL was read."""
+    """A higher score, a new player and a deletion, all after the snapshot."""
     players = [await repositories.player() for _ in range(3)]
     for player in players:
         await repositories.add(player, 10, at(1))
@@ -125,11 +128,11 @@ async def test_changes_made_during_a_rebuild_are_on_the_new_board(
         await repositories.accounts.delete(players[1].user_id)
         await repositories.leaderboard.remove(players[1].user_id)
 
-    assert await builder_with(repositories, meanwhile).rebuild() == 3
-    board = await repositories.leaderboard.top(10)
-    assert board == await repositories.scores.top(10)
-    assert (board.standings[0].user_id, board.standings[0].score) == (players[0].user_id, 15)
-    assert await keys_of(repositories) - {
+    assert await rebuilder_with(repositories, meanwhile).rebuild() == 3
+    page = await repositories.leaderboard.top(10)
+    assert page == await repositories.scores.top(10)
+    assert (page.standings[0].user_id, page.standings[0].score) == (players[0].user_id, 15)
+    assert await leaderboard_keys(repositories) - {
         b"leaderboard:global:removed:" + players[1].user_id.encode()
     } == {LEADERBOARD.encode(), PLAYERS.encode(), CHANGED.encode()}, "nothing is left over"
     assert [
@@ -141,48 +144,48 @@ async def test_changes_made_during_a_rebuild_are_on_the_new_board(
     ], "nothing expires"
 
 
-async def test_readers_have_the_old_board_until_the_new_one_is_whole(
+async def test_reads_use_the_old_leaderboard_until_the_new_one_is_complete(
     repositories: Repositories,
 ) -> None:
     player = await repositories.player()
     await repositories.add(player, 10, at(1))
     await repositories.write_through(player)
     before = await repositories.leaderboard.top(10)
-    seen = []
+    pages = []
 
     async def meanwhile() -> None:
-        seen.append(await repositories.leaderboard.top(10))
+        pages.append(await repositories.leaderboard.top(10))
 
-    await builder_with(repositories, meanwhile).rebuild()
-    assert seen == [before]
+    await rebuilder_with(repositories, meanwhile).rebuild()
+    assert pages == [before]
 
 
-async def test_only_one_rebuilds_at_a_time(repositories: Repositories) -> None:
+async def test_only_one_rebuild_runs_at_a_time(repositories: Repositories) -> None:
     await repositories.player()
 
     async def meanwhile() -> None:
         with pytest.raises(RebuildInProgress):
             await repositories.rebuilder.rebuild()
 
-    assert await builder_with(repositories, meanwhile).rebuild() == 1
+    assert await rebuilder_with(repositories, meanwhile).rebuild() == 1
     assert await repositories.rebuilder.rebuild() == 1
 
 
-async def test_a_rebuild_that_redis_forgot_fails_and_can_be_begun_again(
+async def test_a_rebuild_that_redis_lost_fails_and_can_be_repeated(
     repositories: Repositories,
 ) -> None:
     await repositories.player()
     await repositories.player()
     with pytest.raises(CacheUnavailable, match="lost the leaderboard"):
-        await builder_with(repositories, repositories.redis.client.flushdb).rebuild()
+        await rebuilder_with(repositories, repositories.redis.client.flushdb).rebuild()
     assert not await repositories.leaderboard.is_built()
     assert await repositories.rebuilder.rebuild() == 2
 
 
-async def test_a_rebuild_that_is_cut_off_leaves_the_old_board_and_nothing_else(
+async def test_a_cancelled_rebuild_leaves_the_old_leaderboard_only(
     repositories: Repositories,
 ) -> None:
-    """What cannot clean up after itself expires."""
+    """The partial keys have a TTL, in case they cannot be deleted."""
     player = await repositories.player()
     await repositories.write_through(player)
     reached, never = asyncio.Event(), asyncio.Event()
@@ -192,30 +195,36 @@ async def test_a_rebuild_that_is_cut_off_leaves_the_old_board_and_nothing_else(
         reached.set()
         await never.wait()
 
-    rebuilding = asyncio.create_task(builder_with(repositories, meanwhile).rebuild())
+    rebuilding = asyncio.create_task(rebuilder_with(repositories, meanwhile).rebuild())
     await reached.wait()
     assert 0 < await repositories.redis.client.ttl(REBUILDING) <= MARKER_TTL_SECONDS
     rebuilding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await rebuilding
-    assert await keys_of(repositories) == {LEADERBOARD.encode(), PLAYERS.encode(), CHANGED.encode()}
+    assert await leaderboard_keys(repositories) == {
+        LEADERBOARD.encode(),
+        PLAYERS.encode(),
+        CHANGED.encode(),
+    }
     assert len((await repositories.leaderboard.top(10)).standings) == 2
 
 
-async def test_a_board_without_players_is_whole_and_empty(repositories: Repositories) -> None:
+async def test_a_leaderboard_without_players_is_complete_and_empty(
+    repositories: Repositories,
+) -> None:
     assert await repositories.rebuilder.rebuild() == 0
-    board = await repositories.leaderboard.top(10)
-    assert (board.standings, board.total_players, board.changed_at) == ((), 0, None)
+    page = await repositories.leaderboard.top(10)
+    assert (page.standings, page.total_players, page.changed_at) == ((), 0, None)
 
 
-async def test_more_players_than_fit_a_page_are_all_loaded(repositories: Repositories) -> None:
-    """And what Redis then has, in PostgreSQL's own digits, is what a single write would have put."""
+async def test_a_rebuild_loads_all_pages(repositories: Repositories) -> None:
+    """The entries that PostgreSQL formats equal those of single writes."""
     await repositories.database.value(
         "many",
-        "WITH made AS (INSERT INTO users (username, email, password_hash)"
+        "WITH created AS (INSERT INTO users (username, email, password_hash)"
         " SELECT 'many_' || n, n || '@example.org', 'hash' FROM generate_series(1, 1203) n RETURNING id)"
         " INSERT INTO scores (user_id, total_score, score_first_reached_at)"
-        " SELECT id, floor(random() * 9007199254740991), now() - random() * interval '20 years' FROM made",
+        " SELECT id, floor(random() * 9007199254740991), now() - random() * interval '20 years' FROM created",
     )
     assert await repositories.rebuilder.rebuild() == 1203
     assert (await repositories.leaderboard.top(100, 600)).standings == (
@@ -224,39 +233,46 @@ async def test_more_players_than_fit_a_page_are_all_loaded(repositories: Reposit
     drift = await repositories.drift_checker.run(repair=False)
     assert (drift.compared, drift.differences) == (1203, 0)
     best = (await repositories.leaderboard.top(1)).standings[0]
-    seen = (await repositories.leaderboard.read_entries([best.user_id]))[0]
-    assert seen.matches(Score(best.user_id, best.username, best.score, best.reached_at))
+    entry = (await repositories.leaderboard.read_entries([best.user_id]))[0]
+    assert entry.matches(Score(best.user_id, best.username, best.score, best.reached_at))
 
 
-async def test_drift_of_every_kind_is_found_told_and_healed(repositories: Repositories) -> None:
-    """Missing, wrong score, wrong time, wrong name, nobody's entry, and a place that belongs to nobody."""
+async def test_drift_of_every_kind_is_reported_and_repaired(repositories: Repositories) -> None:
+    """Missing players, wrong scores, times and names, unknown players and stray members."""
     players = [await repositories.player() for _ in range(7)]
     for number, player in enumerate(players):
         await repositories.add(player, 10 * (number + 1), at(number))
         await repositories.write_through(player)
     client = repositories.redis.client
-    right = await repositories.scores.find_many([player.user_id for player in players])
-    missing, wrong, late, renamed, half = (right[player.user_id] for player in players[:5])
-    stranger = "ffffffff-0000-4000-8000-000000000000"
+    scores = await repositories.scores.find_many([player.user_id for player in players])
+    missing, wrong, late, renamed, half = (scores[player.user_id] for player in players[:5])
+    unknown = "ffffffff-0000-4000-8000-000000000000"
     await client.zrem(
         LEADERBOARD, (await client.hget(PLAYERS, missing.user_id))[:16] + missing.user_id.encode()
     )
     await client.hdel(PLAYERS, missing.user_id)
-    for spoilt in (
+    for wrong_score in (
         replace(wrong, score=999),
         replace(late, reached_at=at(50), score=late.score + 1),
         replace(renamed, username="old_name", score=renamed.score + 1),
     ):
-        await repositories.leaderboard.put(spoilt)
+        await repositories.leaderboard.put(wrong_score)
     await client.zrem(
         LEADERBOARD, (await client.hget(PLAYERS, half.user_id))[:16] + half.user_id.encode()
     )
-    await repositories.leaderboard.put(Score(stranger, "stranger", 5, at(1)))
+    await repositories.leaderboard.put(Score(unknown, "unknown", 5, at(1)))
     await client.zadd(LEADERBOARD, {b"0" * 16 + missing.user_id.encode(): 77, b"rubbish": 1})
     await client.hset(PLAYERS, "not an id", "0" * 16 + "x")
 
-    told = await repositories.drift_checker.run(repair=False)
-    assert (told.compared, told.missing, told.wrong, told.extra, told.strays, told.repaired) == (
+    report = await repositories.drift_checker.run(repair=False)
+    assert (
+        report.compared,
+        report.missing,
+        report.wrong,
+        report.extra,
+        report.strays,
+        report.repaired,
+    ) == (
         7,
         2,
         3,
@@ -264,35 +280,35 @@ async def test_drift_of_every_kind_is_found_told_and_healed(repositories: Reposi
         2,
         0,
     )
-    assert {missing.user_id, wrong.user_id, stranger} <= set(told.examples)
+    assert {missing.user_id, wrong.user_id, unknown} <= set(report.examples)
     repaired = await repositories.drift_checker.run(repair=True)
-    assert repaired.differences == repaired.repaired == told.differences
+    assert repaired.differences == repaired.repaired == report.differences
     assert (await repositories.drift_checker.run(repair=True)).differences == 0
     assert (await repositories.leaderboard.top(10)).standings == (
         await repositories.scores.top(10)
     ).standings
 
 
-async def test_healing_never_undoes_what_came_after_it_was_seen(repositories: Repositories) -> None:
-    """Redis is set right only if it is still as it was seen."""
+async def test_a_repair_does_not_undo_a_concurrent_change(repositories: Repositories) -> None:
+    """An entry is replaced only if it is unchanged since it was read."""
     player = await repositories.player()
     await repositories.write_through(player)
-    seen = (await repositories.leaderboard.read_entries([player.user_id]))[0]
+    entry = (await repositories.leaderboard.read_entries([player.user_id]))[0]
     newer = Score(player.user_id, player.username, 50, at(5))
     await repositories.leaderboard.put(newer)
     assert not await repositories.leaderboard.repair(
-        player.user_id, seen, Score(player.user_id, player.username, 20, at(2))
+        player.user_id, entry, Score(player.user_id, player.username, 20, at(2))
     )
-    assert not await repositories.leaderboard.repair(player.user_id, seen, None)
-    place = await repositories.leaderboard.standing(player.user_id)
-    assert place is not None
-    assert (place[0].score, place[0].reached_at) == (50, at(5))
+    assert not await repositories.leaderboard.repair(player.user_id, entry, None)
+    standing = await repositories.leaderboard.standing(player.user_id)
+    assert standing is not None
+    assert (standing[0].score, standing[0].reached_at) == (50, at(5))
 
 
-async def test_comparing_while_scores_change_finds_nothing_that_stays(
+async def test_drift_checks_during_changes_leave_no_difference(
     repositories: Repositories,
 ) -> None:
-    """What was on its way has arrived by the second look, or is healed to what it was on its way to."""
+    """A change in progress has arrived by the second read, or is repaired to the same value."""
     players = [await repositories.player() for _ in range(5)]
     for player in players:
         await repositories.write_through(player)

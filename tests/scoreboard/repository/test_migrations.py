@@ -1,4 +1,4 @@
-"""Migrations: applied once, in order, by one of many, and never to a database that they do not fit."""
+"""Migrations: applied once, in order, by one process, and rejected for a database they do not fit."""
 
 import asyncio
 import re
@@ -26,8 +26,8 @@ SECOND = Migration(2, "second", "CREATE TABLE second (id INTEGER); INSERT INTO f
 
 
 @pytest.fixture
-async def empty(addresses: Addresses) -> AsyncIterator[Database]:
-    """A database with nothing in it."""
+async def empty_database(addresses: Addresses) -> AsyncIterator[Database]:
+    """A database without tables."""
     name = f"empty_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(addresses.dsn)
     await connection.execute(f"CREATE DATABASE {name}")
@@ -39,26 +39,26 @@ async def empty(addresses: Addresses) -> AsyncIterator[Database]:
     await connection.close()
 
 
-async def tables_of(database: Database) -> set[str]:
+async def table_names(database: Database) -> set[str]:
     rows = await database.rows(
         "tables", "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
     )
     return {row["tablename"] for row in rows}
 
 
-async def test_the_tables_are_made_once(empty: Database) -> None:
-    """All five of the design, and ours; a second time there is nothing to do."""
-    assert await migrate(empty) == len(known_migrations())
-    made = await tables_of(empty)
-    assert {"users", "scores", "sessions", "score_events", "consumed_tokens"} <= made
-    assert await migrate(empty) == 0
-    assert await tables_of(empty) == made
+async def test_migrations_are_applied_once(empty_database: Database) -> None:
+    """A second run has nothing to do."""
+    assert await migrate(empty_database) == len(known_migrations())
+    tables = await table_names(empty_database)
+    assert {"users", "scores", "sessions", "score_events", "consumed_tokens"} <= tables
+    assert await migrate(empty_database) == 0
+    assert await table_names(empty_database) == tables
 
 
-async def test_the_columns_and_indexes_are_those_of_the_design(empty: Database) -> None:
-    """Indexes that would repeat another are left out, and no index is the beginning of another."""
-    await migrate(empty)
-    rows = await empty.rows(
+async def test_the_schema_has_the_specified_indexes(empty_database: Database) -> None:
+    """No index is a prefix of another."""
+    await migrate(empty_database)
+    rows = await empty_database.rows(
         "indexes",
         "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
     )
@@ -85,50 +85,52 @@ async def test_the_columns_and_indexes_are_those_of_the_design(empty: Database) 
         if table == other and one != two and two.startswith(one + ",")
     ]
     assert repeated == []
-    nullable = await empty.value(
+    nullable = await empty_database.value(
         "nullable",
         "SELECT is_nullable FROM information_schema.columns WHERE table_name = 'score_events' AND column_name = 'user_id'",
     )
     assert nullable == "YES"
 
 
-async def test_many_that_start_at_once_migrate_once(empty: Database) -> None:
-    applied = await asyncio.gather(*(migrate(empty) for _ in range(5)))
+async def test_concurrent_migrations_are_applied_once(empty_database: Database) -> None:
+    applied = await asyncio.gather(*(migrate(empty_database) for _ in range(5)))
     assert sorted(applied) == [0, 0, 0, 0, len(known_migrations())]
 
 
-async def test_what_is_missing_is_added_to_what_is_there(empty: Database) -> None:
-    assert await migrate(empty, (FIRST,)) == 1
-    assert await migrate(empty, (FIRST, SECOND)) == 1
-    assert {"first", "second"} <= await tables_of(empty)
+async def test_pending_migrations_are_applied(empty_database: Database) -> None:
+    assert await migrate(empty_database, (FIRST,)) == 1
+    assert await migrate(empty_database, (FIRST, SECOND)) == 1
+    assert {"first", "second"} <= await table_names(empty_database)
 
 
-async def test_a_newer_database_is_refused(empty: Database) -> None:
-    """By a sentence that says what it has, what we know, and what to do."""
-    await migrate(empty, (FIRST, SECOND))
+async def test_a_newer_database_is_rejected(empty_database: Database) -> None:
+    """The message says what it has, what this version knows, and what to do."""
+    await migrate(empty_database, (FIRST, SECOND))
     with pytest.raises(
         SchemaMismatch,
         match=r"newer than this version of Tally: it has migration 2 \(second\).*Run a newer Tally",
     ):
-        await migrate(empty, (FIRST,))
+        await migrate(empty_database, (FIRST,))
 
 
-async def test_a_migration_that_was_changed_afterwards_is_refused(empty: Database) -> None:
-    await migrate(empty, (FIRST,))
+async def test_a_migration_changed_after_it_was_applied_is_rejected(
+    empty_database: Database,
+) -> None:
+    await migrate(empty_database, (FIRST,))
     with pytest.raises(SchemaMismatch, match=r"Migration 1 \(first\) was changed"):
-        await migrate(empty, (replace(FIRST, sql=FIRST.sql + " -- better"),))
+        await migrate(empty_database, (replace(FIRST, sql=FIRST.sql + " -- better"),))
 
 
-async def test_a_migration_that_does_not_apply_leaves_nothing_behind(empty: Database) -> None:
-    """Not even those before it in the same run."""
+async def test_a_failed_migration_is_rolled_back(empty_database: Database) -> None:
+    """Including the migrations before it in the same run."""
     broken = Migration(2, "broken", "CREATE TABLE half (id INTEGER); SELECT * FROM nowhere;")
     with pytest.raises(SchemaMismatch, match=r"Migration 2 \(broken\) failed: .*nowhere"):
-        await migrate(empty, (FIRST, broken))
-    assert await tables_of(empty) == set()
-    assert await migrate(empty, (FIRST, SECOND)) == 2
+        await migrate(empty_database, (FIRST, broken))
+    assert await table_names(empty_database) == set()
+    assert await migrate(empty_database, (FIRST, SECOND)) == 2
 
 
-def test_the_files_are_numbered_from_one_without_a_gap_and_say_why_an_index_is_missing() -> None:
+def test_migrations_are_numbered_without_gaps_and_explain_omitted_indexes() -> None:
     known = known_migrations()
     assert [migration.version for migration in known] == list(range(1, len(known) + 1))
     assert all(re.fullmatch(r"[a-z_]+", migration.name) for migration in known)

@@ -1,4 +1,4 @@
-"""Calls that share a connection never get each other's answers, and none is left waiting when the connection breaks."""
+"""Multiplexed calls receive their own replies, and none hangs when the connection breaks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from tests.scoreboard.repository.conftest import Addresses
 
 
 @asynccontextmanager
-async def shared(url: str, seconds: float = 5.0) -> AsyncIterator[MultiplexedRedis]:
+async def open_client(url: str, seconds: float = 5.0) -> AsyncIterator[MultiplexedRedis]:
     client = MultiplexedRedis(
         ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2), seconds
     )
@@ -28,66 +28,68 @@ async def shared(url: str, seconds: float = 5.0) -> AsyncIterator[MultiplexedRed
         await client.aclose()
 
 
-async def test_each_of_many_calls_gets_its_own_answer_also_among_refused_and_cancelled_ones(
+async def test_each_concurrent_call_receives_its_own_reply(
     addresses: Addresses,
 ) -> None:
-    """Whoever gives up leaves a place in the line, and its answer is for nobody else."""
+    """Also among failing and cancelled calls: the reply of a cancelled call is discarded."""
     chance = Random(5)
-    async with shared(addresses.url) as client:
+    async with open_client(addresses.url) as client:
 
-        async def ask(number: int) -> int:
+        async def echo(number: int) -> int:
             return int(await client.execute_command("ECHO", str(number)))
 
-        async def be_refused() -> None:
+        async def send_invalid_command() -> None:
             with pytest.raises(ResponseError):
                 await client.execute_command("LPUSH", "only a key")
 
-        asking = {number: asyncio.create_task(ask(number)) for number in range(500)}
-        refused = [asyncio.create_task(be_refused()) for _ in range(50)]
+        calls = {number: asyncio.create_task(echo(number)) for number in range(500)}
+        failing = [asyncio.create_task(send_invalid_command()) for _ in range(50)]
         await asyncio.sleep(0)
-        gone = set(chance.sample(sorted(asking), 100))
-        for number in gone:
-            asking[number].cancel()
-        answers = await asyncio.gather(*asking.values(), return_exceptions=True)
-        await asyncio.gather(*refused)
-    stayed = [answer for number, answer in zip(asking, answers, strict=True) if number not in gone]
-    assert stayed == [number for number in asking if number not in gone]
+        cancelled = set(chance.sample(sorted(calls), 100))
+        for number in cancelled:
+            calls[number].cancel()
+        replies = await asyncio.gather(*calls.values(), return_exceptions=True)
+        await asyncio.gather(*failing)
+    received = [
+        reply for number, reply in zip(calls, replies, strict=True) if number not in cancelled
+    ]
+    assert received == [number for number in calls if number not in cancelled]
 
 
-async def test_calls_far_beyond_any_pool_are_all_answered(addresses: Addresses) -> None:
-    """A Redis that is only busy must not look like one that is away."""
-    async with shared(addresses.url) as client:
-        answers = await asyncio.gather(*(client.ping() for _ in range(5_000)))
-    assert answers == [True] * 5_000
+async def test_thousands_of_concurrent_calls_succeed(addresses: Addresses) -> None:
+    """A busy Redis must not look unavailable."""
+    async with open_client(addresses.url) as client:
+        replies = await asyncio.gather(*(client.ping() for _ in range(5_000)))
+    assert replies == [True] * 5_000
 
 
-async def test_a_server_that_hangs_fails_all_who_wait_after_their_time_and_is_asked_again_when_it_is_back(
+async def test_calls_to_a_paused_server_time_out_and_later_ones_succeed(
     tmp_path: Path,
 ) -> None:
-    async with restartable_redis(tmp_path) as redis, shared(redis.address, 0.1) as client:
+    async with restartable_redis(tmp_path) as redis, open_client(redis.address, 0.1) as client:
         await client.ping()
         redis.pause()
         try:
-            answers = await asyncio.gather(
+            replies = await asyncio.gather(
                 *(client.ping() for _ in range(20)), return_exceptions=True
             )
         finally:
             redis.resume()
-        assert all(isinstance(answer, RedisError) for answer in answers)
+        assert all(isinstance(reply, RedisError) for reply in replies)
         assert await client.ping()
 
 
-async def test_a_connection_that_breaks_between_calls_costs_nobody_anything(tmp_path: Path) -> None:
-    async with restartable_redis(tmp_path) as redis, shared(redis.address) as client:
+async def test_a_connection_that_breaks_while_idle_fails_no_call(tmp_path: Path) -> None:
+    async with restartable_redis(tmp_path) as redis, open_client(redis.address) as client:
         await client.ping()
         await redis.kill()
         await redis.start()
         assert await asyncio.gather(*(client.ping() for _ in range(50))) == [True] * 50
 
 
-async def test_a_closed_client_leaves_nothing_running(addresses: Addresses) -> None:
+async def test_a_closed_client_leaves_no_tasks(addresses: Addresses) -> None:
     before = asyncio.all_tasks()
-    async with shared(addresses.url) as client:
+    async with open_client(addresses.url) as client:
         await client.ping()
         assert asyncio.all_tasks() != before
     assert asyncio.all_tasks() == before

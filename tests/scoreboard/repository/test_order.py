@@ -1,4 +1,4 @@
-"""The order of the board: Redis has the same as PostgreSQL, whatever happens to the scores."""
+"""Redis and PostgreSQL rank players in the same order, whatever happens to the scores."""
 
 import asyncio
 import random
@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tally.scoreboard.model import MAX_SCORE, LeaderboardPage, Score, User, percentile
 from tests.scoreboard.repository.harness import START, Repositories
 
-# Many that are equal, the first that the composite score of a double loses (901), and those next to
-# the last exact one.
+# Many equal scores, the first that a composite score in a double loses (901), and the largest.
 POINTS = st.one_of(
     st.sampled_from([1, 1, 2, 900, 901, 9_007_199, MAX_SCORE // 2, MAX_SCORE - 1, MAX_SCORE]),
     st.integers(1, MAX_SCORE),
@@ -23,15 +22,15 @@ MICROSECONDS = st.one_of(
 )
 PLAYER = st.integers(0, 5)
 RAISE = st.tuples(st.just("raise"), PLAYER, POINTS, MICROSECONDS)
-TELL = st.tuples(st.just("tell"), st.integers(0, 20))
+WRITE = st.tuples(st.just("write"), st.integers(0, 20))
 RARE = st.one_of(
     st.tuples(st.just("remove"), PLAYER),
     st.tuples(st.just("rebuild"), PLAYER, POINTS, MICROSECONDS),
-    st.tuples(st.just("heal")),
-    st.tuples(st.just("forget")),
+    st.tuples(st.just("repair")),
+    st.tuples(st.just("flush")),
 )
-STEPS = st.lists(st.one_of(RAISE, RAISE, RAISE, TELL, TELL, RARE), min_size=5, max_size=25)
-# The bits that decide between equal times are those at either end.
+STEPS = st.lists(st.one_of(RAISE, RAISE, RAISE, WRITE, WRITE, RARE), min_size=5, max_size=25)
+# Ids that differ in their last digits only, besides random ones.
 ID = st.one_of(
     st.uuids().map(str), st.integers(0, 3).map(lambda low: f"00000000-0000-0000-0000-{low:012x}")
 )
@@ -39,147 +38,151 @@ IDS = st.lists(ID, min_size=2, max_size=5, unique=True)
 
 
 @dataclass
-class World:
-    """The players who are left, and what has been committed and not yet been told to Redis."""
+class RankingModel:
+    """The remaining players, and committed scores that Redis may lack."""
 
     repositories: Repositories
     players: list[User]
     chance: random.Random
-    late: list[Score] = field(default_factory=list)
+    pending: list[Score] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
 
-    async def take(self, step: tuple[object, ...]) -> None:
+    async def apply_step(self, step: tuple[object, ...]) -> None:
         match step:
             case ("raise", int(number), int(points), int(moment)) if self.players:
-                await self.raise_by(self.players[number % len(self.players)], points, moment)
-            case ("tell", int(number)) if self.late:
-                # News come late, in any order, and some of them twice.
-                await self.repositories.leaderboard.put(self.late[number % len(self.late)])
+                await self.raise_score(self.players[number % len(self.players)], points, moment)
+            case ("write", int(number)) if self.pending:
+                # Writes arrive late, in any order, and some twice.
+                await self.repositories.leaderboard.put(self.pending[number % len(self.pending)])
             case ("remove", int(number)) if self.players:
-                gone = self.players.pop(number % len(self.players))
-                await self.repositories.accounts.delete(gone.user_id)
-                await self.repositories.leaderboard.remove(gone.user_id)
-                self.removed.append(gone.user_id)
+                player = self.players.pop(number % len(self.players))
+                await self.repositories.accounts.delete(player.user_id)
+                await self.repositories.leaderboard.remove(player.user_id)
+                self.removed.append(player.user_id)
             case ("rebuild", int(number), int(points), int(moment)) if self.players:
                 player = self.players[number % len(self.players)]
                 await asyncio.gather(
                     self.repositories.rebuilder.rebuild(),
-                    self.raise_and_tell(player, points, moment),
+                    self.raise_and_write_through(player, points, moment),
                 )
-            case ("heal",):
+            case ("repair",):
                 await self.repositories.drift_checker.run(repair=True)
-            case ("forget",):
+            case ("flush",):
                 await self.repositories.redis.client.flushdb()
                 await self.repositories.rebuilder.rebuild()
 
-    async def raise_by(self, player: User, points: int, moment: int) -> None:
-        """A score as the transaction leaves it: greater than before, unless there is no greater one."""
+    async def raise_score(self, player: User, points: int, moment: int) -> None:
+        """Commit a score as the transaction does: higher than before, up to the maximum."""
         before = await self.repositories.scores.find(player.user_id)
         assert before is not None
         total = min(MAX_SCORE, before.score + points)
         if total > before.score:
             after = replace(before, score=total, reached_at=START + timedelta(microseconds=moment))
             await self.repositories.set_score(after)
-            self.late.append(after)
+            self.pending.append(after)
 
-    async def raise_and_tell(self, player: User, points: int, moment: int) -> None:
-        """As a request does it: what it has committed it tells at once, and only once."""
-        waiting = len(self.late)
-        await self.raise_by(player, points, moment)
-        for news in self.late[waiting:]:
-            await self.repositories.leaderboard.put(news)
-        del self.late[waiting:]
-
-    async def settle(self) -> None:
-        self.chance.shuffle(self.late)
-        for score in self.late:
+    async def raise_and_write_through(self, player: User, points: int, moment: int) -> None:
+        """Commit a score and write it to Redis once, as a request does."""
+        count = len(self.pending)
+        await self.raise_score(player, points, moment)
+        for score in self.pending[count:]:
             await self.repositories.leaderboard.put(score)
-        # A Redis that was emptied no longer knows who was removed before; late news of them are
-        # found by comparing.
+        del self.pending[count:]
+
+    async def write_pending(self) -> None:
+        self.chance.shuffle(self.pending)
+        for score in self.pending:
+            await self.repositories.leaderboard.put(score)
+        # An emptied Redis has lost the removal marks, so a late write may restore a player;
+        # the drift check removes it.
         await self.repositories.drift_checker.refresh(self.removed)
 
 
 async def check_same_order(repositories: Repositories, players: list[User]) -> LeaderboardPage:
-    """PostgreSQL, Redis and the rule itself agree on every place."""
-    known = [await repositories.scores.find(player.user_id) for player in players]
-    ruled = sorted((score for score in known if score is not None), key=lambda score: score.order)
-    told, shown = await repositories.scores.top(100), await repositories.leaderboard.top(100)
-    assert [(place.user_id, place.score, place.reached_at) for place in told.standings] == [
-        (score.user_id, score.score, score.reached_at) for score in ruled
-    ]
-    assert shown.standings == told.standings
-    assert shown.total_players == told.total_players == len(players)
-    for place in told.standings:
-        assert await repositories.scores.standing(place.user_id) == (place, len(players))
-        assert await repositories.leaderboard.standing(place.user_id) == (place, len(players))
-    together = await repositories.scores.standings([place.user_id for place in told.standings])
-    assert together == {place.user_id: (place, len(players)) for place in told.standings}
-    return shown
+    """Check that PostgreSQL, Redis and `Score.order` agree on every rank."""
+    scores = [await repositories.scores.find(player.user_id) for player in players]
+    expected = sorted(
+        (score for score in scores if score is not None), key=lambda score: score.order
+    )
+    stored, cached = await repositories.scores.top(100), await repositories.leaderboard.top(100)
+    assert [
+        (standing.user_id, standing.score, standing.reached_at) for standing in stored.standings
+    ] == [(score.user_id, score.score, score.reached_at) for score in expected]
+    assert cached.standings == stored.standings
+    assert cached.total_players == stored.total_players == len(players)
+    for standing in stored.standings:
+        assert await repositories.scores.standing(standing.user_id) == (standing, len(players))
+        assert await repositories.leaderboard.standing(standing.user_id) == (standing, len(players))
+    batch = await repositories.scores.standings([standing.user_id for standing in stored.standings])
+    assert batch == {standing.user_id: (standing, len(players)) for standing in stored.standings}
+    return cached
 
 
 @settings(max_examples=30)
 @given(ids=IDS, steps=STEPS, seed=st.integers(0, 2**32))
-async def test_redis_has_the_order_of_postgres(
-    shared: Repositories, ids: list[object], steps: list[tuple[object, ...]], seed: int
+async def test_redis_and_postgresql_have_the_same_order(
+    shared_repositories: Repositories, ids: list[object], steps: list[tuple[object, ...]], seed: int
 ) -> None:
-    """Any scores up to 2^53 - 1, equal ones, equal times, removals, late news, rebuilds and healing on the way."""
-    await shared.clear()
-    players = [await shared.player(str(user_id)) for user_id in ids]
+    """Any scores and times, equal or not, with removals, late writes, rebuilds and repairs."""
+    await shared_repositories.clear()
+    players = [await shared_repositories.player(str(user_id)) for user_id in ids]
     for player in players:
-        await shared.write_through(player)
-    world = World(shared, players, random.Random(seed))
+        await shared_repositories.write_through(player)
+    model = RankingModel(shared_repositories, players, random.Random(seed))
     for step in steps:
-        await world.take(step)
-    await world.settle()
-    await check_same_order(shared, world.players)
-    assert (await shared.drift_checker.run(repair=False)).differences == 0
+        await model.apply_step(step)
+    await model.write_pending()
+    await check_same_order(shared_repositories, model.players)
+    assert (await shared_repositories.drift_checker.run(repair=False)).differences == 0
 
 
 @settings(max_examples=15)
 @given(
     count=st.integers(1, 12), limit=st.integers(1, 9), offset=st.integers(0, 14), same=st.booleans()
 )
-async def test_stretches_of_the_board_are_the_same(
-    shared: Repositories, count: int, limit: int, offset: int, same: bool
+async def test_pages_are_the_same(
+    shared_repositories: Repositories, count: int, limit: int, offset: int, same: bool
 ) -> None:
     """From the top, from further down, beyond the end, and around each player."""
-    await shared.clear()
-    players = [await shared.player() for _ in range(count)]
+    await shared_repositories.clear()
+    players = [await shared_repositories.player() for _ in range(count)]
     for number, player in enumerate(players):
-        await shared.add(player, 5 if same else 1 + number // 2)
-        await shared.write_through(player)
-    assert await shared.leaderboard.top(limit, offset) == await shared.scores.top(limit, offset)
+        await shared_repositories.add(player, 5 if same else 1 + number // 2)
+        await shared_repositories.write_through(player)
+    assert await shared_repositories.leaderboard.top(
+        limit, offset
+    ) == await shared_repositories.scores.top(limit, offset)
     for player in players:
-        told = await shared.scores.around(player.user_id, limit)
-        assert await shared.leaderboard.around(player.user_id, limit) == told
-        assert told is not None
-        assert len(told.standings) == min(limit, count)
-        assert player.user_id in {place.user_id for place in told.standings}
+        stored = await shared_repositories.scores.around(player.user_id, limit)
+        assert await shared_repositories.leaderboard.around(player.user_id, limit) == stored
+        assert stored is not None
+        assert len(stored.standings) == min(limit, count)
+        assert player.user_id in {standing.user_id for standing in stored.standings}
 
 
-async def test_a_score_beyond_901_keeps_its_tie_break(repositories: Repositories) -> None:
-    """Where a composite score in a double would say that the later one came first, or lose whole points."""
+async def test_scores_above_901_keep_their_tie_break(repositories: Repositories) -> None:
+    """A composite score in a double would lose the order or whole points."""
     early, late = await repositories.player(), await repositories.player()
     for points in (902, 10**6, MAX_SCORE):
-        for player, to_microseconds in ((late, 1), (early, 0)):
+        for player, microseconds in ((late, 1), (early, 0)):
             score = Score(
                 player.user_id,
                 player.username,
                 points,
-                START + timedelta(microseconds=to_microseconds),
+                START + timedelta(microseconds=microseconds),
             )
             await repositories.set_score(score)
             await repositories.leaderboard.put(score)
-        board = await check_same_order(repositories, [early, late])
-        assert [place.user_id for place in board.standings] == [early.user_id, late.user_id]
-        assert {place.score for place in board.standings} == {points}
+        page = await check_same_order(repositories, [early, late])
+        assert [standing.user_id for standing in page.standings] == [early.user_id, late.user_id]
+        assert {standing.score for standing in page.standings} == {points}
 
 
 @pytest.mark.parametrize(
     ("rank", "players", "expected"),
     [(1, 1, 100.0), (1, 101, 100.0), (101, 101, 0.0), (51, 101, 50.0)],
 )
-def test_a_percentile_is_the_share_of_the_others_who_are_behind(
+def test_the_percentile_is_the_share_of_other_players_with_a_lower_rank(
     rank: int, players: int, expected: float
 ) -> None:
     assert percentile(rank, players) == expected

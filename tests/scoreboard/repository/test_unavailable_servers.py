@@ -1,4 +1,4 @@
-"""Servers that are away: told at once, in the domain's words, and forgiven when they are back."""
+"""Unavailable servers raise domain errors promptly, and calls succeed once they are back."""
 
 import asyncio
 from pathlib import Path
@@ -22,54 +22,56 @@ from tests.scoreboard.repository.harness import START, Repositories
 NOWHERE = "postgresql://tally@/postgres?host=/nowhere"
 
 
-async def test_a_redis_that_is_killed_is_away_at_once_and_back_as_soon_as_it_is(
+async def test_calls_fail_immediately_while_redis_is_down_and_succeed_after_its_restart(
     tmp_path: Path,
 ) -> None:
-    """No call hangs, and none fails once Redis is there again."""
+    """No call hangs."""
     clock, metrics = SystemClock(), StorageMetrics(Metrics())
     async with (
         restartable_redis(tmp_path) as redis,
-        open_redis(redis.address, clock, metrics) as server,
+        open_redis(redis.address, clock, metrics) as client,
     ):
-        board, limits = LeaderboardCache(server), RateLimitRepository(server, clock)
-        await asyncio.gather(*(server.ping() for _ in range(20)))
+        leaderboard, limits = LeaderboardCache(client), RateLimitRepository(client, clock)
+        await asyncio.gather(*(client.ping() for _ in range(20)))
         await redis.kill()
         for call in (
-            board.put(Score("u", "x", 1, START)),
-            board.top(1),
+            leaderboard.put(Score("u", "x", 1, START)),
+            leaderboard.top(1),
             limits.hit("score", "u", 1, 60),
-            server.ping(),
+            client.ping(),
         ):
             with pytest.raises(CacheUnavailable):
                 await call
         await redis.start()
         assert [
-            each.is_allowed
-            for each in await asyncio.gather(*(limits.hit("score", "u", 20, 60) for _ in range(20)))
+            status.is_allowed
+            for status in await asyncio.gather(
+                *(limits.hit("score", "u", 20, 60) for _ in range(20))
+            )
         ] == [True] * 20
 
 
-async def test_a_redis_that_hangs_is_away_after_its_time(tmp_path: Path) -> None:
-    """A stopped process accepts connections and never answers."""
+async def test_calls_to_a_paused_redis_time_out(tmp_path: Path) -> None:
+    """A paused process accepts connections and does not respond."""
     clock, metrics = SystemClock(), StorageMetrics(Metrics())
     async with (
         restartable_redis(tmp_path) as redis,
-        open_redis(redis.address, clock, metrics, seconds=0.1) as server,
+        open_redis(redis.address, clock, metrics, seconds=0.1) as client,
     ):
-        await server.ping()
+        await client.ping()
         redis.pause()
         try:
             with pytest.raises(CacheUnavailable, match="Timeout"):
-                await server.ping()
+                await client.ping()
         finally:
             redis.resume()
-        await server.ping()
+        await client.ping()
 
 
-async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_it_is_back(
+async def test_a_killed_postgres_is_unavailable_and_keeps_committed_data(
     tmp_path: Path,
 ) -> None:
-    """What was committed is there, and the pool mends itself."""
+    """The pool reconnects by itself."""
     clock, metrics = SystemClock(), StorageMetrics(Metrics())
     limits = PoolLimits(acquire_seconds=1, connect_seconds=1)
     async with (
@@ -77,8 +79,8 @@ async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_
         open_database_pool(postgres.address, clock, metrics, limits) as database,
     ):
         await migrate(database)
-        async with open_redis("unix:///nowhere", clock, metrics) as server:
-            repositories = Repositories(database, server)
+        async with open_redis("unix:///nowhere", clock, metrics) as client:
+            repositories = Repositories(database, client)
             player = await repositories.player()
             await repositories.add(player, 5)
             await postgres.kill()
@@ -88,9 +90,9 @@ async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_
                 repositories.accounts.find(player.user_id),
                 database.ping(),
             ):
-                with pytest.raises(Unavailable) as refused:
+                with pytest.raises(Unavailable) as raised:
                     await call
-                assert refused.value.retry_after is not None
+                assert raised.value.retry_after is not None
             await postgres.start()
             score = await repositories.scores.find(player.user_id)
             assert score is not None
@@ -98,8 +100,8 @@ async def test_a_postgres_that_is_killed_is_unavailable_and_has_everything_when_
             assert (await repositories.add(player, 1)).score_after == 6
 
 
-async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses) -> None:
-    """By PostgreSQL itself, so that it costs nobody anything after that; the connection goes on."""
+async def test_a_slow_statement_times_out(addresses: Addresses) -> None:
+    """PostgreSQL cancels it, and the connection stays usable."""
     limits = PoolLimits(max_connections=1, statement_seconds=0.05)
     async with open_database_pool(
         addresses.dsn, SystemClock(), StorageMetrics(Metrics()), limits
@@ -109,20 +111,20 @@ async def test_a_statement_that_takes_too_long_is_given_up(addresses: Addresses)
         await database.ping()
 
 
-async def test_a_server_that_is_not_there_at_the_start_is_told(tmp_path: Path) -> None:
+async def test_a_missing_server_is_reported_at_startup(tmp_path: Path) -> None:
     metrics = StorageMetrics(Metrics())
     with pytest.raises(Unavailable):
         async with open_database_pool(
             NOWHERE, SystemClock(), metrics, PoolLimits(connect_seconds=1)
         ):
-            pytest.fail("there is no such server")
+            pytest.fail("the server does not exist")
 
 
 async def test_calls_are_measured_by_name_and_outcome(tmp_path: Path) -> None:
     metrics, clock = Metrics(), SystemClock()
-    async with open_redis("unix:///nowhere", clock, StorageMetrics(metrics)) as server:
+    async with open_redis("unix:///nowhere", clock, StorageMetrics(metrics)) as client:
         with pytest.raises(CacheUnavailable):
-            await server.ping()
+            await client.ping()
     assert (
         b'tally_scoreboard_storage_call_duration_seconds_count{call="ping",outcome="unavailable",server="redis"} 1.0'
         in metrics.render()
