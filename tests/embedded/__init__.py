@@ -1,1 +1,1 @@
-"""The servers that come with Tally: how they start, stop, crash, and come back."""
+"""Tests of the embedded servers: start, stop, crashes and takeover."""

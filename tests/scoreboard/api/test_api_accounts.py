@@ -221,17 +221,18 @@ async def test_a_foreign_access_token_is_rejected(harness: ScoreboardHarness) ->
     player = await harness.player()
     claims = jwt.decode(player.token, options={"verify_signature": False})
     head = jwt.get_unverified_header(player.token)
+    signature = player.token.rpartition(".")[2]
     key, other_key = (
         Key.of(SESSION_KEY).reveal(),
         Key.of(Secret("another key of at least 32 characters")).reveal(),
     )
     invalid_tokens = {
         "alg none": f"{jwt_part(head | {'alg': 'none'})}.{jwt_part(claims)}.",
-        "alg none, signed": f"{jwt_part(head | {'alg': 'none'})}.{jwt_part(claims)}.{player.token.rpartition('.')[2]}",
+        "alg none, signed": f"{jwt_part(head | {'alg': 'none'})}.{jwt_part(claims)}.{signature}",
         "wrong key": jwt.encode(claims, other_key, "HS256", head),
         "wrong audience": jwt.encode(claims | {"aud": "collect"}, key, "HS256", head),
         "wrong issuer": jwt.encode(claims | {"iss": "other"}, key, "HS256", head),
-        "another person": f"{jwt_part(head)}.{jwt_part(claims | {'sub': new_uuid()})}.{player.token.rpartition('.')[2]}",
+        "another player": f"{jwt_part(head)}.{jwt_part(claims | {'sub': new_uuid()})}.{signature}",
         "an action token": await harness.complete_action(player),
         "no token": "x",
     }

@@ -86,9 +86,10 @@ async def test_an_invalid_action_token_is_rejected(harness: ScoreboardHarness) -
     token = await harness.complete_action(player, 100)
     payload = decode_payload(token)
     richer = msgspec.json.encode(json.loads(payload) | {"max_score": 10_000})
+    forged_payload = base64.urlsafe_b64encode(richer).rstrip(b"=").decode()
     other_key = Secret("another key of at least 32 characters")
     invalid_tokens = {
-        "forged": f"{base64.urlsafe_b64encode(richer).rstrip(b'=').decode()}.{token.partition('.')[2]}",
+        "forged": f"{forged_payload}.{token.partition('.')[2]}",
         "truncated": token[:-1],
         "without a signature": token.partition(".")[0] + ".",
         "re-signed": signed(payload, other_key),

@@ -1,4 +1,4 @@
-"""The scoreboard's documentation page: its commands work, and the codes and tests it names exist."""
+"""The scoreboard's page: its commands work, and the codes and tests it names exist."""
 
 import asyncio
 import os

@@ -67,7 +67,8 @@ async def test_old_rows_are_deleted_in_batches(fresh_harness: ScoreboardHarness)
     await fresh_harness.scoreboard.database.value(
         "test",
         "INSERT INTO consumed_tokens (token_hash, user_id, expires_at)"
-        " SELECT 'old-' || n, gen_random_uuid(), now() - interval '1 day' FROM generate_series(1, $1) n",
+        " SELECT 'old-' || n, gen_random_uuid(), now() - interval '1 day'"
+        " FROM generate_series(1, $1) n",
         count,
     )
     await fresh_harness.scoreboard.services.retention.run()
@@ -125,7 +126,8 @@ async def test_a_lock_is_released_with_its_connection(fresh_harness: ScoreboardH
         assert await one.acquire("job", 30)
         await fresh_harness.scoreboard.database.rows(
             "test",
-            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+            "SELECT pg_terminate_backend(pid) FROM pg_locks"
+            " JOIN pg_database ON pg_database.oid = pg_locks.database"
             " WHERE locktype = 'advisory' AND datname = current_database()",
         )
         await wait_until(is_lost)

@@ -222,9 +222,11 @@ async def test_a_rebuild_loads_all_pages(repositories: Repositories) -> None:
     await repositories.database.value(
         "many",
         "WITH created AS (INSERT INTO users (username, email, password_hash)"
-        " SELECT 'many_' || n, n || '@example.org', 'hash' FROM generate_series(1, 1203) n RETURNING id)"
+        " SELECT 'many_' || n, n || '@example.org', 'hash'"
+        " FROM generate_series(1, 1203) n RETURNING id)"
         " INSERT INTO scores (user_id, total_score, score_first_reached_at)"
-        " SELECT id, floor(random() * 9007199254740991), now() - random() * interval '20 years' FROM created",
+        " SELECT id, floor(random() * 9007199254740991), now() - random() * interval '20 years'"
+        " FROM created",
     )
     assert await repositories.rebuilder.rebuild() == 1203
     assert (await repositories.leaderboard.top(100, 600)).standings == (

@@ -1,4 +1,4 @@
-"""Migrations: applied once, in order, by one process, and rejected for a database they do not fit."""
+"""Migrations: applied once, in order, by one process; a mismatch is rejected."""
 
 import asyncio
 import re
@@ -87,7 +87,8 @@ async def test_the_schema_has_the_specified_indexes(empty_database: Database) ->
     assert repeated == []
     nullable = await empty_database.value(
         "nullable",
-        "SELECT is_nullable FROM information_schema.columns WHERE table_name = 'score_events' AND column_name = 'user_id'",
+        "SELECT is_nullable FROM information_schema.columns"
+        " WHERE table_name = 'score_events' AND column_name = 'user_id'",
     )
     assert nullable == "YES"
 

@@ -34,7 +34,7 @@ async def expect_rejected(slots: StreamSlots, user_id: str | None, address: str,
 
 
 async def test_a_rejected_stream_occupies_no_slot(repositories: Repositories) -> None:
-    """A stream rejected for its player does not count for its address, and a closed one frees its slot."""
+    """A stream rejected for its player does not count for its address."""
     slots = new_process(repositories.redis)
     for _ in range(2):
         async with slots.reserve("ana", "here"):

@@ -126,6 +126,6 @@ async def test_calls_are_measured_by_name_and_outcome(tmp_path: Path) -> None:
         with pytest.raises(CacheUnavailable):
             await client.ping()
     assert (
-        b'tally_scoreboard_storage_call_duration_seconds_count{call="ping",outcome="unavailable",server="redis"} 1.0'
-        in metrics.render()
+        b"tally_scoreboard_storage_call_duration_seconds_count"
+        b'{call="ping",outcome="unavailable",server="redis"} 1.0' in metrics.render()
     )

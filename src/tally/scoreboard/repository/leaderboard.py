@@ -6,9 +6,9 @@ microseconds, subtracted from the largest 16-digit number. Among equal scores th
 higher, then the greater user id, as in PostgreSQL's index.
 
 `leaderboard:global:players` is a hash from user id to an entry: those 16 digits and the username.
-`leaderboard:global:changed` is the time of the last score change, and exists only if the leaderboard
-is complete. `leaderboard:global:removed:<user id>` prevents a late write from restoring a deleted
-player.
+`leaderboard:global:changed` is the time of the last score change, and exists only if the
+leaderboard is complete. `leaderboard:global:removed:<user id>` prevents a late write from restoring
+a deleted player.
 
 Scripts make every change atomic. Writes may arrive late and in any order: a score lower than the
 current one is ignored. During a rebuild every change also applies to the new leaderboard.

@@ -1,7 +1,6 @@
-"""A scoreboard with very many players: real servers, rows written straight into the tables, and tokens that the server believes.
+"""Starts scoreboard servers with many players, written directly to the tables.
 
-Two `tally serve scoreboard` share a PostgreSQL and a Redis, which run beside them, durable, as they
-do for a user; a third has no Redis.
+Two `tally serve scoreboard` processes share a durable PostgreSQL and a Redis; a third has no Redis.
 """
 
 from collections.abc import AsyncIterator
@@ -34,37 +33,39 @@ from tally.scoreboard.service.sessions import AUDIENCE, ISSUER
 from tally.settings import Secret
 
 API = "/scoreboard/api/v1"
-_ADMIN = "the-key-of-the-operators-of-the-bench"
-_KEY = "a key that signs tokens in the bench and is long"
-_PLENTY = "1000000"
-_AT_ONCE = 100_000
+_ADMIN_KEY = "the-key-of-the-operators-of-the-bench"
+_SIGNING_KEY = "a key that signs tokens in the bench and is long"
+_HIGH_LIMIT = "1000000"
+_BATCH_SIZE = 100_000
 
-_USERS = """
+_INSERT_USERS = """
 INSERT INTO users (id, username, email, password_hash)
-SELECT gen_random_uuid(), 'player_' || n, 'player_' || n || '@example.com', 'none' FROM generate_series($1::int, $2::int) n
+SELECT gen_random_uuid(), 'player_' || n, 'player_' || n || '@example.com', 'none'
+FROM generate_series($1::int, $2::int) n
 """
-_SCORES = """
+_INSERT_SCORES = """
 INSERT INTO scores (user_id, total_score, score_first_reached_at)
 SELECT id, (random() * 1000000)::bigint, now() - random() * interval '90 days' FROM users
 WHERE NOT EXISTS (SELECT FROM scores WHERE user_id = users.id)
 """
-_ACTIONS = """
+_INSERT_ACTIONS = """
 INSERT INTO completed_actions (action_id, user_id, max_score, completed_at, expires_at)
-SELECT action_id, user_id::uuid, 100, $3, $4 FROM unnest($1::text[], $2::text[]) AS made (action_id, user_id)
+SELECT action_id, user_id::uuid, 100, $3, $4
+FROM unnest($1::text[], $2::text[]) AS actions (action_id, user_id)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """Somebody who is signed in."""
+    """A player with a session."""
 
     user_id: str
     token: str
 
 
 @dataclass(frozen=True, slots=True)
-class Trade:
-    """A request for points that has not been sent yet."""
+class ScoreUpdateRequest:
+    """A prepared `PATCH /scores` request."""
 
     player: Player
     token_hash: str
@@ -73,37 +74,39 @@ class Trade:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """The servers, what they stand on, and how to reach them."""
+class ScoreboardHarness:
+    """The servers, direct access to their storage, and an HTTP client."""
 
     programs: tuple[Program, ...]
     without_redis: Program
     client: Client
     database: Database
     scores: ScoreRepository
-    board: LeaderboardCache
-    chance: Random
+    cache: LeaderboardCache
+    random: Random
 
-    async def fill(self, players: int) -> None:
-        """So many players with a score each."""
-        for first in range(1, players + 1, _AT_ONCE):
-            await self.database.value("bench", _USERS, first, min(first + _AT_ONCE - 1, players))
-            await self.database.value("bench", _SCORES)
+    async def create_players(self, count: int) -> None:
+        """Insert players with random scores."""
+        for first in range(1, count + 1, _BATCH_SIZE):
+            last = min(first + _BATCH_SIZE - 1, count)
+            await self.database.value("bench", _INSERT_USERS, first, last)
+            await self.database.value("bench", _INSERT_SCORES)
         for table in ("users", "scores"):
             await self.database.value("bench", f"ANALYZE {table}")
 
     async def rebuild(self) -> int:
-        response = await self._ask(
-            "POST", "/admin/leaderboard/rebuild", {"X-Admin-API-Key": _ADMIN}, None
+        response = await self._send(
+            "POST", "/admin/leaderboard/rebuild", {"X-Admin-API-Key": _ADMIN_KEY}, None
         )
         players: int = msgspec.json.decode(response)["data"]["players"]
         return players
 
-    async def sign_in(self, count: int) -> list[Player]:
-        """So many of the players, signed in."""
+    async def log_in(self, count: int) -> list[Player]:
+        """Create sessions for `count` players."""
         rows = await self.database.rows("bench", "SELECT id FROM users LIMIT $1", count)
         clock, sessions = SystemClock(), PlayerSessionRepository(self.database)
-        issuer = TokenIssuer(Keyring([Secret(_KEY)]), clock, issuer=ISSUER, audience=AUDIENCE)
+        keyring = Keyring([Secret(_SIGNING_KEY)])
+        issuer = TokenIssuer(keyring, clock, issuer=ISSUER, audience=AUDIENCE)
         players, now = [], clock.now()
         for row in rows:
             user_id, session_id = str(row["id"]), new_uuid()
@@ -116,34 +119,36 @@ class World:
             players.append(Player(user_id, token))
         return players
 
-    async def trades(self, players: list[Player], count: int, points: int = 0) -> list[Trade]:
-        """So many requests for points, vouched for; each player in turn."""
-        tokens, now = ActionTokens(Keyring([Secret(_KEY)])), SystemClock().now()
-        expires = truncate_to_second(now) + timedelta(hours=1)
-        made = []
+    async def prepare_updates(
+        self, players: list[Player], count: int, points: int = 0
+    ) -> list[ScoreUpdateRequest]:
+        """Create completed actions and their requests, for the players in turn."""
+        tokens, now = ActionTokens(Keyring([Secret(_SIGNING_KEY)])), SystemClock().now()
+        expires_at = truncate_to_second(now) + timedelta(hours=1)
+        requests = []
         for number in range(count):
             player, action_id = players[number % len(players)], new_uuid()
-            token = tokens.issue(CompletedAction(action_id, player.user_id, 10_000, now, expires))
-            body = {"action_token": token, "score_delta": points or self.chance.randint(1, 100)}
-            made.append(Trade(player, hash_token(token), action_id, msgspec.json.encode(body)))
-        columns = [trade.action_id for trade in made], [trade.player.user_id for trade in made]
-        await self.database.value("bench", _ACTIONS, *columns, now, expires)
-        return made
+            action = CompletedAction(action_id, player.user_id, 10_000, now, expires_at)
+            token = tokens.issue(action)
+            body = {"action_token": token, "score_delta": points or self.random.randint(1, 100)}
+            requests.append(
+                ScoreUpdateRequest(player, hash_token(token), action_id, msgspec.json.encode(body))
+            )
+        action_ids = [request.action_id for request in requests]
+        user_ids = [request.player.user_id for request in requests]
+        await self.database.value("bench", _INSERT_ACTIONS, action_ids, user_ids, now, expires_at)
+        return requests
 
-    async def patch(self, trade: Trade, server: Program | None = None) -> bytes:
-        """Points over HTTP."""
-        return await self._ask(
-            "PATCH",
-            "/scores",
-            {"Authorization": f"Bearer {trade.player.token}"},
-            trade.body,
-            server,
-        )
+    async def update_score(
+        self, request: ScoreUpdateRequest, server: Program | None = None
+    ) -> bytes:
+        headers = {"Authorization": f"Bearer {request.player.token}"}
+        return await self._send("PATCH", "/scores", headers, request.body, server)
 
     async def get(self, path: str) -> bytes:
-        return await self._ask("GET", path, {}, None)
+        return await self._send("GET", path, {}, None)
 
-    async def _ask(
+    async def _send(
         self,
         method: str,
         path: str,
@@ -159,49 +164,54 @@ class World:
         response = await request.build().send()
         content = bytes(await response.bytes())
         if response.status != 200:
-            raise AssertionError(
-                f"{method} {path} was answered with {response.status} {content[:300]!r}"
-            )
+            raise AssertionError(f"{method} {path} returned {response.status} {content[:300]!r}")
         return content
 
 
 @asynccontextmanager
-async def scoreboard_world(directory: Path, servers: int = 2) -> AsyncIterator[World]:
-    """So many servers on one PostgreSQL and one Redis, empty, and one more that has no Redis."""
+async def run_scoreboard(directory: Path, servers: int = 2) -> AsyncIterator[ScoreboardHarness]:
+    """Run servers on one empty PostgreSQL and one Redis, and one server without Redis."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         dsn = await stack.enter_async_context(open_postgres(directory, clock))
         redis_url = await stack.enter_async_context(open_valkey(directory, clock))
 
         async def serve(redis: str) -> Program:
-            environment = _given(directory, dsn, redis)
+            environment = _environment(directory, dsn, redis)
             return await stack.enter_async_context(
                 start_program("serve", "scoreboard", "--port", "0", environment=environment)
             )
 
         programs = [await serve(redis_url) for _ in range(servers)]
         without_redis = await serve("unix:///nowhere")
-        figures = StorageMetrics(Metrics())
+        metrics = StorageMetrics(Metrics())
         limits = PoolLimits(max_connections=10, statement_seconds=600)
-        database = await stack.enter_async_context(open_database_pool(dsn, clock, figures, limits))
-        redis = await stack.enter_async_context(open_redis(redis_url, clock, figures, seconds=30))
+        database = await stack.enter_async_context(open_database_pool(dsn, clock, metrics, limits))
+        redis = await stack.enter_async_context(open_redis(redis_url, clock, metrics, seconds=30))
         client = await stack.enter_async_context(
             ClientBuilder().max_connections(256).timeout(timedelta(minutes=5)).build()
         )
-        scores, board = ScoreRepository(database, clock), LeaderboardCache(redis)
-        yield World(tuple(programs), without_redis, client, database, scores, board, Random(4))
+        yield ScoreboardHarness(
+            tuple(programs),
+            without_redis,
+            client,
+            database,
+            ScoreRepository(database, clock),
+            LeaderboardCache(redis),
+            Random(4),
+        )
 
 
-def _given(directory: Path, dsn: str, redis_url: str) -> dict[str, str]:
+def _environment(directory: Path, dsn: str, redis_url: str) -> dict[str, str]:
     limits = ("AUTH_LIMIT", "SCORE_LIMIT", "ME_LIMIT", "BOARD_LIMIT", "ACTION_LIMIT")
     return {
         "TALLY_DATA_DIR": str(directory),
         "TALLY_LOG_FORMAT": "json",
         "TALLY_SCOREBOARD_DATABASE_URL": dsn,
         "TALLY_SCOREBOARD_REDIS_URL": redis_url,
-        "TALLY_SCOREBOARD_ADMIN_KEY": _ADMIN,
-        "TALLY_SCOREBOARD_ACTION_KEYS": _KEY,
-        "TALLY_SCOREBOARD_SESSION_KEYS": _KEY,
+        "TALLY_SCOREBOARD_ADMIN_KEY": _ADMIN_KEY,
+        "TALLY_SCOREBOARD_ACTION_KEYS": _SIGNING_KEY,
+        "TALLY_SCOREBOARD_SESSION_KEYS": _SIGNING_KEY,
         "TALLY_SCOREBOARD_STREAMS_PER_ADDRESS": "100000",
-        **{f"TALLY_SCOREBOARD_{name}": _PLENTY for name in limits},
+        **{f"TALLY_SCOREBOARD_{name}": _HIGH_LIMIT for name in limits},
     }
