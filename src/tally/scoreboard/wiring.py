@@ -47,7 +47,7 @@ from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.rank_batcher import RankBatcher
-from tally.scoreboard.service.rate_limits import LocalSlidingWindows, RateLimiter
+from tally.scoreboard.service.rate_limits import LocalSlidingWindows, SlidingWindowLimiter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
@@ -182,7 +182,7 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
         leaderboard=core.writer.leaderboard,
         broadcaster=core.writer.broadcaster,
         cache_sync=_cache_sync(core),
-        rate_limiter=RateLimiter(
+        rate_limiter=SlidingWindowLimiter(
             RateLimitRepository(core.redis, clock), breaker, LocalSlidingWindows(clock)
         ),
         stream_slots=StreamSlots(

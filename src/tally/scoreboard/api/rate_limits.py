@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tally.scoreboard.api.auth import client_address
 from tally.scoreboard.model import RateLimitStatus
-from tally.scoreboard.service.rate_limits import RateLimiter, RateLimitExceeded
+from tally.scoreboard.service.rate_limits import RateLimitExceeded, SlidingWindowLimiter
 from tally.settings import Settings
 
 _SCOPE_KEY: Final = "tally.scoreboard.rate_limits"
@@ -25,7 +25,7 @@ _SCOPE_KEY: Final = "tally.scoreboard.rate_limits"
 class RequestLimits:
     """The rate limits of the API, by kind of request; each raises RateLimitExceeded."""
 
-    limiter: RateLimiter
+    limiter: SlidingWindowLimiter
     settings: Settings
 
     def count_auth(self, request: Request) -> Awaitable[None]:

@@ -73,7 +73,7 @@ class LocalSlidingWindows:
         return hits
 
 
-class RateLimiter:
+class SlidingWindowLimiter:
     """Counts requests in Redis for all processes, and locally as the fallback."""
 
     def __init__(

@@ -7,7 +7,7 @@ from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
-from tally.scoreboard.service.rate_limits import RateLimiter
+from tally.scoreboard.service.rate_limits import SlidingWindowLimiter
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.server_stats import ServerStats
@@ -26,7 +26,7 @@ class ScoreboardServices:
     leaderboard: Leaderboard
     broadcaster: LeaderboardBroadcaster
     cache_sync: CacheSync
-    rate_limiter: RateLimiter
+    rate_limiter: SlidingWindowLimiter
     stream_slots: StreamSlots
     retention: Retention
     server_stats: ServerStats
