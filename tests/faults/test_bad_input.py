@@ -114,7 +114,7 @@ CASES: dict[str, Case] = {
     "a number that is none": (put(points=Decimal("NaN")), InvalidNumber, "NaN"),
     "a number that is too large": (put(points=Decimal("1E126")), InvalidNumber, "magnitude"),
     "an object": (put(note=object()), InvalidValue, "object"),
-    "an empty set": (put(tags=set()), InvalidValue, "at least one"),
+    "an empty set": (put(tags=set()), InvalidValue, "must not be empty"),
     "a set of two types": (put(tags={1, "a"}), InvalidValue, "one type"),
     "half a character": (put(note="\ud800"), InvalidValue, "Unicode"),
     "an item that is no map": (put_item([1]), InvalidValue, "a map"),
@@ -154,7 +154,11 @@ CASES: dict[str, Case] = {
         "gone",
     ),
     "an update to an unfit index key": (update(F("points").set("seven")), InvalidKey, "of type N"),
-    "an update that is a string": (update("SET x = 1"), InvalidExpression, "none"),
+    "an update that is a string": (
+        update("SET x = 1"),
+        InvalidExpression,
+        "is not an update action",
+    ),
     "a condition given as a string": (
         update(F("x").set(1), condition="x = 1"),
         InvalidExpression,
@@ -163,7 +167,7 @@ CASES: dict[str, Case] = {
     "a condition that is a mere field": (
         update(F("x").set(1), condition=F("x")),
         InvalidExpression,
-        "none",
+        "is not a condition",
     ),
     "26 puts in one batch": (batch(*map(player, range(26))), TooManyItems, "25"),
     "an empty batch": (batch(), InvalidRequest, "empty"),

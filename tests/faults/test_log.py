@@ -17,7 +17,7 @@ from tests.faults.children import started
 
 NOTES = Table("notes", partition=S("id"))
 PAGE = 4096
-COPIED_PAGES, RESTART_PAGES, LITTLE_PAGES = 200, 800, 50
+CHECKPOINT_PAGES, RESTART_PAGES, MAX_REMAINING_PAGES = 200, 800, 50
 TEXT_BYTES = 100_000
 TEXTS = itertools.count()
 
@@ -25,9 +25,9 @@ TEXTS = itertools.count()
 @pytest.fixture(autouse=True)
 def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rules at a twentieth of the size, so that a test need not write gigabytes."""
-    monkeypatch.setattr(checkpoint, "_COPIED_PAGES", COPIED_PAGES)
+    monkeypatch.setattr(checkpoint, "_CHECKPOINT_PAGES", CHECKPOINT_PAGES)
     monkeypatch.setattr(checkpoint, "_RESTART_PAGES", RESTART_PAGES)
-    monkeypatch.setattr(checkpoint, "_LITTLE_PAGES", LITTLE_PAGES)
+    monkeypatch.setattr(checkpoint, "_MAX_REMAINING_PAGES", MAX_REMAINING_PAGES)
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ async def write(engine: SqliteEngine, count: int) -> float:
 
 
 @pytest.mark.parametrize(
-    "little", [LITTLE_PAGES, 0], ids=["once little is left to copy", "however much is left"]
+    "little", [MAX_REMAINING_PAGES, 0], ids=["once little is left to copy", "however much is left"]
 )
 async def test_the_log_stays_short_under_steady_writes(
     engine: SqliteEngine, little: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten times its limit is written, and it never grows past twice the limit and one group of writes."""
-    monkeypatch.setattr(checkpoint, "_LITTLE_PAGES", little)
+    monkeypatch.setattr(checkpoint, "_MAX_REMAINING_PAGES", little)
     largest = 0
     for _ in range(10):
         await write(engine, RESTART_PAGES * PAGE // TEXT_BYTES)

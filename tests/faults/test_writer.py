@@ -113,7 +113,7 @@ async def test_a_table_whose_making_failed_is_not_there(engine: SqliteEngine) ->
     later = Table("later", partition=S("id"))
 
     def make_and_fail(connection: apsw.Connection) -> None:
-        engine._written.create(connection, later)
+        engine._writer_registry.create(connection, later)
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError):
@@ -134,7 +134,7 @@ async def test_what_was_rolled_back_here_is_not_mistaken_for_what_another_proces
     )
 
     def make_and_fail(connection: apsw.Connection) -> None:
-        engine._written.create(connection, later)
+        engine._writer_registry.create(connection, later)
         raise ZeroDivisionError("a bug")
 
     async with open_sqlite(tmp_path) as other:
@@ -270,7 +270,7 @@ async def test_all_are_told_at_once_that_another_process_holds_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred writers share one wait for the lock, instead of waiting one after the other; then they can write again."""
-    monkeypatch.setattr(files, "BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(files, "BUSY_TIMEOUT_SECONDS", 0.3)
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
         other = apsw.Connection(str(engine.path))

@@ -65,7 +65,7 @@ def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bo
 
     assert type(fault.error) is kind
     assert str(fault.error) == "PutItem on readings: it said so"
-    assert (fault.again, fault.unknown) == (again, False)
+    assert (fault.retryable, fault.outcome_unknown) == (again, False)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_failure_in_the_middle_leaves_the_outcome_unknown(code: str, status: i
     fault = map_error(answered(code, status=status), "PutItem")
 
     assert type(fault.error) is StoreUnavailable
-    assert (fault.again, fault.unknown) == (False, True)
+    assert (fault.retryable, fault.outcome_unknown) == (False, True)
 
 
 def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
@@ -92,7 +92,7 @@ def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
 
     assert type(fault.error) is StoreUnavailable
     assert "ExpiredTokenException" in str(fault.error)
-    assert (fault.again, fault.unknown) == (False, False)
+    assert (fault.retryable, fault.outcome_unknown) == (False, False)
 
 
 def test_a_request_that_is_too_large_to_be_read_is_told_apart() -> None:
@@ -196,7 +196,7 @@ def test_a_validation_error_is_read_by_its_message(
 
     assert type(fault.error) is kind
     assert message in str(fault.error)
-    assert (fault.again, fault.unknown) == (False, False)
+    assert (fault.retryable, fault.outcome_unknown) == (False, False)
 
 
 def test_a_table_whose_name_is_in_the_table_of_messages_confuses_nobody() -> None:
@@ -248,7 +248,7 @@ def test_the_reasons_of_a_cancelled_transaction_line_up_with_its_items() -> None
         "ValidationError",
         "An operand has an incorrect data type",
     )
-    assert not fault.again
+    assert not fault.retryable
 
 
 @pytest.mark.parametrize(
@@ -271,4 +271,4 @@ def test_a_cancelled_transaction_may_pass_later_if_every_obstacle_may(
     )
 
     assert isinstance(fault.error, TransactionCancelled)
-    assert fault.again is again
+    assert fault.retryable is again

@@ -329,7 +329,7 @@ async def test_a_table_that_others_keep_changing_is_given_up(setting: Setting) -
         ]
     )
 
-    with pytest.raises(StoreUnavailable, match="others keep changing"):
+    with pytest.raises(StoreUnavailable, match="other programs keep changing"):
         await setting.engine.ensure_table(PLAIN)
 
 
@@ -358,7 +358,7 @@ async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Se
         NO_TTL,
     ]
 
-    with pytest.raises(StoreUnavailable, match="once an hour"):
+    with pytest.raises(StoreUnavailable, match="once per hour"):
         await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
 
 

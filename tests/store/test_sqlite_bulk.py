@@ -225,7 +225,7 @@ def test_columns_have_a_value_for_every_item() -> None:
 
 
 def rows_of(many: Sequence[dict[str, Any]], common: dict[str, Any]) -> list[Row]:
-    return compile_layout(PLAIN).rows_of(many, common).rows
+    return compile_layout(PLAIN).encode_rows(many, common).rows
 
 
 def expect_like_each_by_itself(
@@ -298,11 +298,11 @@ def test_a_key_that_is_refused_alone_is_refused_among_many(key: Any) -> None:
     """With the same words, whether or not the key is common to all."""
     layout = compile_layout(PLAIN)
     with pytest.raises(StoreError) as alone:
-        layout.rows_of([{"id": key}], {})
+        layout.encode_rows([{"id": key}], {})
     for many, common in (
         ([{"id": key, "n": number} for number in range(9)], {}),
         ([{"n": number} for number in range(9)], {"id": key}),
     ):
         with pytest.raises(StoreError) as among:
-            layout.rows_of(many, common)
+            layout.encode_rows(many, common)
         assert (type(among.value), str(among.value)) == (type(alone.value), str(alone.value))

@@ -36,7 +36,7 @@ def many(name: str) -> list[Transaction]:
     return [once(f"{name}-{number}", "ann") for number in range(20)]
 
 
-async def scribe_of(engine: SqliteEngine) -> writer_process.WriterProcess:
+async def started_process(engine: SqliteEngine) -> writer_process.WriterProcess:
     """The scribe, once it is ready: it is asked for by what comes."""
     await engine.transact_each([once("the first", "nobody")])
     assert engine.write_router._starting is not None
@@ -55,7 +55,7 @@ def is_wanted(engine: SqliteEngine) -> bool:
 @pytest.fixture(autouse=True)
 def processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where these tests have but one."""
-    monkeypatch.setattr(writer_process, "_processors", lambda: 2)
+    monkeypatch.setattr(writer_process, "_cpu_count", lambda: 2)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
 
 
 async def test_what_it_writes_is_there_as_soon_as_it_is_answered(engine: SqliteEngine) -> None:
-    process = await scribe_of(engine)
+    process = await started_process(engine)
     outcomes = await engine.transact_each([once(f"{number}", "ann") for number in range(300)])
     assert outcomes == [TransactionResult(Capacity(write=4.0))] * 300
     assert await stored(engine, PLAIN, {"id": "299"}) == {"id": "299", "by": "ann"}
@@ -74,7 +74,7 @@ async def test_what_it_writes_is_there_as_soon_as_it_is_answered(engine: SqliteE
 
 
 async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: SqliteEngine) -> None:
-    process = await scribe_of(engine)
+    process = await started_process(engine)
     asked = process._number
     await engine.transact_each([once("a", "ann")])
     assert process._number == asked
@@ -88,7 +88,7 @@ async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: Sqlite
 
 
 async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:
-    await scribe_of(engine)
+    await started_process(engine)
     await engine.put(Put(PLAIN, {"id": "3", "by": "ann"}))
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
     [refused] = [outcome for outcome in outcomes if isinstance(outcome, TransactionCancelled)]
@@ -100,7 +100,7 @@ async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:
 
 
 async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
-    await scribe_of(engine)
+    await started_process(engine)
     callers = [
         [once(f"{caller}-{number % 40}", f"{caller}") for number in range(caller, caller + 40)]
         for caller in range(20)
@@ -115,17 +115,17 @@ async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
 
 
 async def test_a_table_that_was_changed_meanwhile_keeps_its_new_index(engine: SqliteEngine) -> None:
-    await scribe_of(engine)
+    await started_process(engine)
     layout = engine._layout(PLAIN)
     grown = Table("plain", partition=S("id"), indexes=(GlobalIndex("by-by", partition=S("by")),))
     await engine.ensure_table(grown)
-    engine._catalogue._layouts = {
-        **engine._catalogue._layouts,
+    engine._registry._layouts = {
+        **engine._registry._layouts,
         "plain": layout,
     }  # it has not heard of it yet
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
     assert all(isinstance(outcome, TransactionResult) for outcome in outcomes)
-    engine._catalogue.forget()
+    engine._registry.invalidate()
     found = await all_items(engine, Scan(grown, index="by-by"))
     assert {item["id"] for item in found if item["by"] == "bob"} == {
         f"{number}" for number in range(10)
@@ -133,11 +133,11 @@ async def test_a_table_that_was_changed_meanwhile_keeps_its_new_index(engine: Sq
 
 
 async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteEngine) -> None:
-    await scribe_of(engine)
+    await started_process(engine)
     there = engine.path
     there.rename(there.with_name("elsewhere"))
     try:
-        with pytest.raises(StorageUnwritable, match="gone"):
+        with pytest.raises(StorageUnwritable, match="does not exist"):
             await engine.transact_each(many("a"))
         assert not there.exists()
     finally:
@@ -169,7 +169,7 @@ async def test_one_that_is_ready_too_late_is_not_asked(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
     late = writer_process.WriterProcess()
-    await late.start(engine.path, engine._writer.file)
+    await late.start(engine.path, engine._writer.identity)
     await late.close()
     late._on_message(b"")
     assert not late.ready.is_set()
@@ -181,7 +181,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
     engine: SqliteEngine,
 ) -> None:
     """Whoever waited for it is told that nobody knows; the thread goes on, and later another scribe."""
-    process = await scribe_of(engine)
+    process = await started_process(engine)
     before = {item["id"] for item in await all_items(engine, Scan(PLAIN))}
     acknowledged: set[str] = set()
     asked: set[str] = set()
@@ -206,7 +206,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
         await halfway.wait()
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)
-        await wait_until(lambda: len(process._waiting) == 4)  # until all of them wait for it
+        await wait_until(lambda: len(process._pending) == 4)  # until all of them wait for it
         os.kill(process.pid, signal.SIGKILL)
 
     run = f"{len(before)}"
@@ -216,7 +216,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
     assert not process.ready.is_set()
     assert len(unknown) == 4
     engine.write_router._not_before = 0.0  # it would wait for a while
-    assert await scribe_of(engine) is not process
+    assert await started_process(engine) is not process
     assert all(
         isinstance(outcome, TransactionResult)
         for outcome in await engine.transact_each(many(f"{run}-again"))
@@ -228,7 +228,7 @@ async def test_it_ends_with_the_engine_and_not_by_a_signal(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     async with embedded(tmp_path, PLAIN, STRINGS, writer_process_rate=1) as engine:
-        pid = (await scribe_of(engine)).pid
+        pid = (await started_process(engine)).pid
         assert pid is not None
         os.kill(pid, number)
         waiting = asyncio.ensure_future(
@@ -245,11 +245,11 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from tests.store.tables import PLAIN, STRINGS, embedded
-from tests.store.test_sqlite_writer_process import scribe_of
+from tests.store.test_sqlite_writer_process import started_process
 
 async def main():
     async with embedded(Path(sys.argv[1]), PLAIN, STRINGS, writer_process_rate=1) as engine:
-        print((await scribe_of(engine)).pid, flush=True)
+        print((await started_process(engine)).pid, flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -273,14 +273,14 @@ async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with embedded(tmp_path / "one", PLAIN, writer_process_rate=1_000) as engine:
-        engine.write_router._since = math.inf  # a second that does not end
+        engine.write_router._window_start = math.inf  # a second that does not end
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
         )
         assert not is_wanted(engine)
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
         assert is_wanted(engine)
-    monkeypatch.setattr(writer_process, "_processors", lambda: 1)
+    monkeypatch.setattr(writer_process, "_cpu_count", lambda: 1)
     async with embedded(tmp_path / "two", PLAIN, writer_process_rate=1) as engine:
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
@@ -296,7 +296,7 @@ async def test_where_it_cannot_be_started_the_thread_writes(
         assert isinstance((await engine.transact_each([once("a", "ann")]))[0], TransactionResult)
         assert engine.write_router._starting is not None
         await engine.write_router._starting
-    assert [line["action"] for line in logged] == ["scribe_not_started"]
+    assert [line["action"] for line in logged] == ["writer_process_start_failed"]
     assert isinstance((await engine.transact_each([once("b", "ann")]))[0], TransactionResult)
 
 

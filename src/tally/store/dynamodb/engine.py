@@ -40,7 +40,7 @@ from tally.store.api import (
 from tally.store.batching import run_bounded
 from tally.store.dynamodb import requests, responses
 from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
-from tally.store.dynamodb.retry_policy import RequestKind, RequestSender
+from tally.store.dynamodb.sending import RequestKind, RequestSender
 from tally.store.dynamodb.tables import TableManager
 from tally.store.errors import StoreError
 from tally.store.schema import Table
@@ -48,7 +48,7 @@ from tally.store.schema import Table
 if TYPE_CHECKING:
     from types_aiobotocore_dynamodb import DynamoDBClient
 
-Answer = TypeVar("Answer")
+ResponseT = TypeVar("ResponseT")
 MAX_CONCURRENT_TRANSACTIONS = 25
 
 
@@ -102,7 +102,7 @@ def _check_response(response_dict: dict[str, Any], **_event: Any) -> None:
 
 
 class DynamoDBEngine:
-    """The store's operations on one connection pool."""
+    """The store's operations over one connection pool."""
 
     name = "dynamodb"
 
@@ -111,8 +111,8 @@ class DynamoDBEngine:
     ) -> None:
         self._client = client
         self._prefix = table_prefix
-        self._line = RequestSender(retry_policy)
-        self._tables = TableManager(client, table_prefix, self._line)
+        self._sender = RequestSender(retry_policy)
+        self._tables = TableManager(client, table_prefix, self._sender)
 
     async def get(self, operation: Get) -> GetResult:
         validate.check_get(operation)
@@ -159,26 +159,28 @@ class DynamoDBEngine:
     async def batch_get(self, operation: BatchGet) -> BatchGetResult:
         validate.check_batch_get(operation)
         request = requests.batch_get_request(operation, self._name)
-        answer = await self._send(RequestKind.READ, operation, self._client.batch_get_item, request)
-        return responses.parse_batch_get(answer, self._name(operation.table))
+        response = await self._send(
+            RequestKind.READ, operation, self._client.batch_get_item, request
+        )
+        return responses.parse_batch_get(response, self._name(operation.table))
 
     async def batch_write(self, operation: BatchWrite) -> BatchWriteResult:
         validate.check_batch_write(operation)
         request = requests.batch_write_request(operation, self._name)
-        answer = await self._send(
+        response = await self._send(
             RequestKind.WRITE, operation, self._client.batch_write_item, request
         )
-        return responses.parse_batch_write(answer, operation.table, self._name(operation.table))
+        return responses.parse_batch_write(response, operation.table, self._name(operation.table))
 
     async def transact(self, operation: Transaction) -> TransactionResult:
-        """A transaction without a token gets one of our own, so that it too can be sent again."""
+        """Send the transaction with a token, so that retries are idempotent."""
         validate.check_transaction(operation)
         request = requests.transaction_request(
             operation, self._name, operation.token or str(uuid.uuid4())
         )
         return responses.parse_transaction(
             await self._send(
-                RequestKind.TOKENED, operation, self._client.transact_write_items, request
+                RequestKind.IDEMPOTENT_WRITE, operation, self._client.transact_write_items, request
             )
         )
 
@@ -192,8 +194,8 @@ class DynamoDBEngine:
         async def transact(position: int) -> None:
             try:
                 outcomes[position] = await self.transact(operations[position])
-            except StoreError as refusal:
-                outcomes[position] = refusal
+            except StoreError as error:
+                outcomes[position] = error
 
         await run_bounded(
             (partial(transact, position) for position in range(len(operations))),
@@ -223,23 +225,23 @@ class DynamoDBEngine:
     async def list_tables(self) -> list[str]:
         return await self._tables.names()
 
-    async def sweep(self, table: Table, now: float, limit: int) -> int:  # noqa: ARG002 - the service sweeps by itself
-        """Nothing to do: the service deletes what has expired, within days.
+    async def sweep(self, table: Table, now: float, limit: int) -> int:  # noqa: ARG002 - the service deletes expired items
+        """Return 0: the service deletes expired items within days.
 
-        Readers ask `Table.expired` all the same.
+        Readers check `Table.is_expired` regardless.
         """
         return 0
 
     async def ping(self) -> None:
-        """Ask once, without patience: whoever pings wants to know how it is now."""
-        once = replace(self._line.retry_policy, attempts=1)
-        await self._line.send(
-            RequestKind.READ, "ListTables", self._client.list_tables, {"Limit": 1}, once
+        """Send one request without retries, to report the current state."""
+        no_retries = replace(self._sender.retry_policy, attempts=1)
+        await self._sender.send(
+            RequestKind.READ, "ListTables", self._client.list_tables, {"Limit": 1}, no_retries
         )
 
     async def close(self) -> None:
-        """Take nothing new, let what was begun come to its end, and close the connections."""
-        await self._line.close()
+        """Reject new requests, complete pending ones and close the connections."""
+        await self._sender.close()
         await self._client.close()
 
     def _name(self, table: Table) -> str:
@@ -249,9 +251,9 @@ class DynamoDBEngine:
         self,
         kind: RequestKind,
         operation: Any,
-        method: Callable[..., Awaitable[Answer]],
+        method: Callable[..., Awaitable[ResponseT]],
         request: requests.Request,
-    ) -> Answer:
+    ) -> ResponseT:
         table = getattr(operation, "table", None)
-        where = operation_name(operation) + (f" on {self._name(table)}" if table else "")
-        return await self._line.send(kind, where, method, request)
+        context = operation_name(operation) + (f" on {self._name(table)}" if table else "")
+        return await self._sender.send(kind, context, method, request)

@@ -1,9 +1,9 @@
-"""What the service's errors mean: for the caller, and for the question whether a request may be sent again.
+"""Maps the service's errors to the store's, and decides whether a request may be retried.
 
-The one table from DynamoDB's codes to the store's errors is `_CODES`; a `ValidationException` is
-read more closely by `_MESSAGES`. A `MappedError` says two things besides. `again`: the request was
-certainly not carried out and may pass later. `unknown`: it may have been carried out and nobody can
-tell, since the connection broke or the service failed midway.
+`_CODES` maps DynamoDB's error codes; `_MESSAGES` distinguishes the causes of a
+`ValidationException`. A `MappedError` adds two facts. `retryable`: the request was certainly not
+applied and may succeed later. `outcome_unknown`: the request may have been applied, because the
+connection broke or the service failed midway.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,72 +41,74 @@ from tally.store.values import Item
 
 
 class OperationNotSupported(StoreUnavailable):
-    """The service does not know this operation; some emulators have no TTL."""
+    """The service does not implement this operation; some emulators have no TTL."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappedError:
-    """One failed attempt."""
+    """The error of one failed attempt."""
 
     error: StoreError
-    again: bool = False
-    unknown: bool = False
+    retryable: bool = False
+    outcome_unknown: bool = False
 
 
-# What proves that no byte of the request reached the service: there was no connection to send it
-# on. The client reports a reset in the middle of a request by the same class as a refused
-# connection, so the cause underneath is what counts.
-_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+# Proof that the service received nothing: the connection failed. The client reports a reset during a
+# request with the same class as a rejected connection, so only the underlying cause is reliable.
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
-_SLOW_DOWN = ("TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded")
+_TRANSIENT_REASONS = ("TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded")
 
 
-def map_error(error: Exception, where: str) -> MappedError:
-    """Judge what the client raised; `where` names the operation and the table in the message."""
+def map_error(error: Exception, context: str) -> MappedError:
+    """Map an exception of the client; `context` names the operation and the table in the message."""
     if isinstance(error, ClientError):
-        return _answered(error, where)
+        return _map_response(error, context)
     if isinstance(error, ParamValidationError):
-        return MappedError(InvalidRequest(f"{where}: {error}"))
+        return MappedError(InvalidRequest(f"{context}: {error}"))
     cause = getattr(error, "kwargs", {}).get("error")
-    unsent = isinstance(cause, _UNSENT)
-    return MappedError(StoreUnavailable(f"{where}: {error}"), again=unsent, unknown=not unsent)
+    not_sent = isinstance(cause, _NOT_SENT)
+    return MappedError(
+        StoreUnavailable(f"{context}: {error}"), retryable=not_sent, outcome_unknown=not not_sent
+    )
 
 
-def _answered(error: ClientError, where: str) -> MappedError:
+def _map_response(error: ClientError, context: str) -> MappedError:
     response: Mapping[str, Any] = error.response
     code = response.get("Error", {}).get("Code", "")
-    message = f"{where}: {response.get('Error', {}).get('Message', '') or code}"
+    message = f"{context}: {response.get('Error', {}).get('Message', '') or code}"
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _CODES:
         return _CODES[code](message, response)
     if status >= 500:
-        return MappedError(StoreUnavailable(message), unknown=True)
+        return MappedError(StoreUnavailable(message), outcome_unknown=True)
     if status == 413:
         return MappedError(RequestTooLarge(message))
     return MappedError(StoreUnavailable(f"{message} ({code})"))
 
 
-def _plain(
-    kind: Callable[[str], StoreError], *, again: bool = False, unknown: bool = False
-) -> "_Judge":
-    return lambda message, _response: MappedError(kind(message), again, unknown)
+def _simple(
+    kind: Callable[[str], StoreError], *, retryable: bool = False, outcome_unknown: bool = False
+) -> "_Mapper":
+    return lambda message, _response: MappedError(kind(message), retryable, outcome_unknown)
 
 
 def _condition_failed(message: str, response: Mapping[str, Any]) -> MappedError:
     return MappedError(ConditionFailed(message, _item(response)))
 
 
-def _cancelled(message: str, response: Mapping[str, Any]) -> MappedError:
-    """A conflict or a throttle passes by itself, unless another reason stands beside it that does not."""
+def _transaction_cancelled(message: str, response: Mapping[str, Any]) -> MappedError:
+    """Retry conflicts and throttling, unless another reason is permanent."""
     reasons = [
         Reason(reason.get("Code") or "None", reason.get("Message") or "", _item(reason))
         for reason in response.get("CancellationReasons", ())
     ]
-    obstacles = {reason.code for reason in reasons} - {"None"}
-    if obstacles and obstacles <= set(_SLOW_DOWN[1:]):
-        return MappedError(Throttled(message), again=True)
+    failures = {reason.code for reason in reasons} - {"None"}
+    if failures and failures <= set(_TRANSIENT_REASONS[1:]):
+        return MappedError(Throttled(message), retryable=True)
     return MappedError(
-        TransactionCancelled(reasons), again=bool(obstacles) and obstacles <= set(_SLOW_DOWN)
+        TransactionCancelled(reasons),
+        retryable=bool(failures) and failures <= set(_TRANSIENT_REASONS),
     )
 
 
@@ -123,35 +125,34 @@ def _invalid(message: str, response: Mapping[str, Any]) -> MappedError:
     return MappedError(InvalidRequest(message))
 
 
-_Judge = Callable[[str, Mapping[str, Any]], MappedError]
+_Mapper = Callable[[str, Mapping[str, Any]], MappedError]
 
-_CODES: dict[str, _Judge] = {
+_CODES: dict[str, _Mapper] = {
     "ConditionalCheckFailedException": _condition_failed,
-    "TransactionCanceledException": _cancelled,
-    "IdempotentParameterMismatchException": _plain(TokenMismatch),
-    "ResourceNotFoundException": _plain(TableNotFound),
-    "TableNotFoundException": _plain(TableNotFound),
-    "ResourceInUseException": _plain(TableExists),
-    "TableAlreadyExistsException": _plain(TableExists),
-    "ItemCollectionSizeLimitExceededException": _plain(RequestRejected),
+    "TransactionCanceledException": _transaction_cancelled,
+    "IdempotentParameterMismatchException": _simple(TokenMismatch),
+    "ResourceNotFoundException": _simple(TableNotFound),
+    "TableNotFoundException": _simple(TableNotFound),
+    "ResourceInUseException": _simple(TableExists),
+    "TableAlreadyExistsException": _simple(TableExists),
+    "ItemCollectionSizeLimitExceededException": _simple(RequestRejected),
     "ValidationException": _invalid,
-    "SerializationException": _plain(InvalidRequest),
-    "UnknownOperationException": _plain(OperationNotSupported),
-    "ProvisionedThroughputExceededException": _plain(Throttled, again=True),
-    "RequestLimitExceeded": _plain(Throttled, again=True),
-    "ThrottlingException": _plain(Throttled, again=True),
-    "Throttling": _plain(Throttled, again=True),
-    "LimitExceededException": _plain(Throttled, again=True),
-    "TransactionConflictException": _plain(StoreUnavailable, again=True),
-    "ReplicatedWriteConflictException": _plain(StoreUnavailable, again=True),
-    "TransactionInProgressException": _plain(StoreUnavailable, unknown=True),
-    "InternalServerError": _plain(StoreUnavailable, unknown=True),
-    "InternalFailure": _plain(StoreUnavailable, unknown=True),
-    "ServiceUnavailable": _plain(StoreUnavailable, unknown=True),
+    "SerializationException": _simple(InvalidRequest),
+    "UnknownOperationException": _simple(OperationNotSupported),
+    "ProvisionedThroughputExceededException": _simple(Throttled, retryable=True),
+    "RequestLimitExceeded": _simple(Throttled, retryable=True),
+    "ThrottlingException": _simple(Throttled, retryable=True),
+    "Throttling": _simple(Throttled, retryable=True),
+    "LimitExceededException": _simple(Throttled, retryable=True),
+    "TransactionConflictException": _simple(StoreUnavailable, retryable=True),
+    "ReplicatedWriteConflictException": _simple(StoreUnavailable, retryable=True),
+    "TransactionInProgressException": _simple(StoreUnavailable, outcome_unknown=True),
+    "InternalServerError": _simple(StoreUnavailable, outcome_unknown=True),
+    "InternalFailure": _simple(StoreUnavailable, outcome_unknown=True),
+    "ServiceUnavailable": _simple(StoreUnavailable, outcome_unknown=True),
 }
 
-# The service has one code for all that is wrong with a request; its sentences are told apart by
-# these words, the first that fits.
+# The service uses one code for all invalid requests. The first matching fragment decides.
 _MESSAGES: tuple[tuple[str, type[InvalidRequest]], ...] = (
     ("item size", ItemTooLarge),
     ("starting key", InvalidPageKey),

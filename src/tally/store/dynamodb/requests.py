@@ -1,7 +1,6 @@
-"""Operations as the requests that DynamoDB takes: dictionaries for the client's methods, and nothing else.
+"""Builds DynamoDB's requests from operations.
 
-Every request asks for the consumed capacity, and every conditional write for the item that stood in
-its way.
+Every request asks for the consumed capacity, and every conditional write for the existing item.
 """
 
 from collections.abc import Callable
@@ -26,126 +25,136 @@ from tally.store.expressions import Condition
 from tally.store.schema import Table
 
 Request: TypeAlias = dict[str, Any]
-TableName: TypeAlias = Callable[[Table], str]
+TableNamer: TypeAlias = Callable[[Table], str]
 
 _CAPACITY: Request = {"ReturnConsumedCapacity": "TOTAL"}
 
 
-def get_request(operation: Get, name: TableName) -> Request:
-    """A GetItem."""
-    return {**_get(operation, name), "ConsistentRead": operation.consistent, **_CAPACITY}
+def get_request(operation: Get, table_name: TableNamer) -> Request:
+    """Build a GetItem request."""
+    return {**_get(operation, table_name), "ConsistentRead": operation.consistent, **_CAPACITY}
 
 
-def put_request(operation: Put, name: TableName) -> Request:
-    """A PutItem."""
-    return {**_put(operation, name), "ReturnValues": operation.returns, **_CAPACITY}
+def put_request(operation: Put, table_name: TableNamer) -> Request:
+    """Build a PutItem request."""
+    return {**_put(operation, table_name), "ReturnValues": operation.returns, **_CAPACITY}
 
 
-def update_request(operation: Update, name: TableName) -> Request:
-    """An UpdateItem."""
-    return {**_update(operation, name), "ReturnValues": operation.returns, **_CAPACITY}
+def update_request(operation: Update, table_name: TableNamer) -> Request:
+    """Build an UpdateItem request."""
+    return {**_update(operation, table_name), "ReturnValues": operation.returns, **_CAPACITY}
 
 
-def delete_request(operation: Delete, name: TableName) -> Request:
-    """A DeleteItem."""
-    return {**_delete(operation, name), "ReturnValues": operation.returns, **_CAPACITY}
+def delete_request(operation: Delete, table_name: TableNamer) -> Request:
+    """Build a DeleteItem request."""
+    return {**_delete(operation, table_name), "ReturnValues": operation.returns, **_CAPACITY}
 
 
-def query_request(operation: Query, name: TableName) -> Request:
-    """A Query."""
+def query_request(operation: Query, table_name: TableNamer) -> Request:
+    """Build a Query request."""
     placeholders = Placeholders()
     request: Request = {
         "KeyConditionExpression": placeholders.condition(operation.where),
         "ScanIndexForward": operation.forward,
     }
-    return {**request, **_page(operation, name, placeholders)}
+    return {**request, **_page(operation, table_name, placeholders)}
 
 
-def scan_request(operation: Scan, name: TableName) -> Request:
-    """A Scan."""
-    return _page(operation, name, Placeholders())
+def scan_request(operation: Scan, table_name: TableNamer) -> Request:
+    """Build a Scan request."""
+    return _page(operation, table_name, Placeholders())
 
 
-def batch_get_request(operation: BatchGet, name: TableName) -> Request:
-    """A BatchGetItem of one table."""
+def batch_get_request(operation: BatchGet, table_name: TableNamer) -> Request:
+    """Build a BatchGetItem request for one table."""
     placeholders = Placeholders()
-    wanted: Request = {
+    table_request: Request = {
         "Keys": [item_to_wire(key) for key in operation.keys],
         "ConsistentRead": operation.consistent,
     }
     if operation.projection:
-        wanted["ProjectionExpression"] = placeholders.projection(operation.projection)
+        table_request["ProjectionExpression"] = placeholders.projection(operation.projection)
     return {
-        "RequestItems": {name(operation.table): {**wanted, **placeholders.fields()}},
+        "RequestItems": {table_name(operation.table): {**table_request, **placeholders.fields()}},
         **_CAPACITY,
     }
 
 
-def batch_write_request(operation: BatchWrite, name: TableName) -> Request:
-    """A BatchWriteItem of one table."""
+def batch_write_request(operation: BatchWrite, table_name: TableNamer) -> Request:
+    """Build a BatchWriteItem request for one table."""
     writes: list[Request] = [
         {"PutRequest": {"Item": item_to_wire(item)}} for item in operation.puts
     ]
     writes += [{"DeleteRequest": {"Key": item_to_wire(key)}} for key in operation.deletes]
-    return {"RequestItems": {name(operation.table): writes}, **_CAPACITY}
+    return {"RequestItems": {table_name(operation.table): writes}, **_CAPACITY}
 
 
-def transaction_request(operation: Transaction, name: TableName, token: str) -> Request:
-    """A TransactWriteItems with a token, so that it can be sent twice and happens once."""
-    writes = [_write(write, name) for write in operation.writes]
+def transaction_request(operation: Transaction, table_name: TableNamer, token: str) -> Request:
+    """Build a TransactWriteItems request; the token makes it idempotent."""
+    writes = [_write(write, table_name) for write in operation.writes]
     return {"TransactItems": writes, "ClientRequestToken": token, **_CAPACITY}
 
 
-def transaction_get_request(operation: TransactionGet, name: TableName) -> Request:
-    """A TransactGetItems."""
-    return {"TransactItems": [{"Get": _get(get, name)} for get in operation.gets], **_CAPACITY}
+def transaction_get_request(operation: TransactionGet, table_name: TableNamer) -> Request:
+    """Build a TransactGetItems request."""
+    return {
+        "TransactItems": [{"Get": _get(get, table_name)} for get in operation.gets],
+        **_CAPACITY,
+    }
 
 
-def _write(write: Write, name: TableName) -> Request:
+def _write(write: Write, table_name: TableNamer) -> Request:
     match write:
         case Put():
-            return {"Put": _put(write, name)}
+            return {"Put": _put(write, table_name)}
         case Update():
-            return {"Update": _update(write, name)}
+            return {"Update": _update(write, table_name)}
         case Delete():
-            return {"Delete": _delete(write, name)}
+            return {"Delete": _delete(write, table_name)}
         case Check():
             return {
                 "ConditionCheck": {
                     "Key": item_to_wire(write.key),
-                    **_conditional(write, name, Placeholders()),
+                    **_conditional(write, table_name, Placeholders()),
                 }
             }
 
 
-def _get(operation: Get, name: TableName) -> Request:
+def _get(operation: Get, table_name: TableNamer) -> Request:
     placeholders = Placeholders()
-    request: Request = {"TableName": name(operation.table), "Key": item_to_wire(operation.key)}
+    request: Request = {
+        "TableName": table_name(operation.table),
+        "Key": item_to_wire(operation.key),
+    }
     if operation.projection:
         request["ProjectionExpression"] = placeholders.projection(operation.projection)
     return {**request, **placeholders.fields()}
 
 
-def _put(operation: Put, name: TableName) -> Request:
-    return {"Item": item_to_wire(operation.item), **_conditional(operation, name, Placeholders())}
+def _put(operation: Put, table_name: TableNamer) -> Request:
+    return {
+        "Item": item_to_wire(operation.item),
+        **_conditional(operation, table_name, Placeholders()),
+    }
 
 
-def _update(operation: Update, name: TableName) -> Request:
+def _update(operation: Update, table_name: TableNamer) -> Request:
     placeholders = Placeholders()
     request: Request = {"Key": item_to_wire(operation.key)}
-    if (
-        operation.actions
-    ):  # an update without a step is legal: it makes the item where there is none
+    if operation.actions:  # an update without actions is valid: it creates the item
         request["UpdateExpression"] = placeholders.update(operation.actions)
-    return {**request, **_conditional(operation, name, placeholders)}
+    return {**request, **_conditional(operation, table_name, placeholders)}
 
 
-def _delete(operation: Delete, name: TableName) -> Request:
-    return {"Key": item_to_wire(operation.key), **_conditional(operation, name, Placeholders())}
+def _delete(operation: Delete, table_name: TableNamer) -> Request:
+    return {
+        "Key": item_to_wire(operation.key),
+        **_conditional(operation, table_name, Placeholders()),
+    }
 
 
-def _conditional(operation: Write, name: TableName, placeholders: Placeholders) -> Request:
-    request: Request = {"TableName": name(operation.table)}
+def _conditional(operation: Write, table_name: TableNamer, placeholders: Placeholders) -> Request:
+    request: Request = {"TableName": table_name(operation.table)}
     condition: Condition | None = operation.condition
     if condition is not None:
         request["ConditionExpression"] = placeholders.condition(condition)
@@ -153,8 +162,11 @@ def _conditional(operation: Write, name: TableName, placeholders: Placeholders) 
     return {**request, **placeholders.fields()}
 
 
-def _page(operation: Query | Scan, name: TableName, placeholders: Placeholders) -> Request:
-    request: Request = {"TableName": name(operation.table), "ConsistentRead": operation.consistent}
+def _page(operation: Query | Scan, table_name: TableNamer, placeholders: Placeholders) -> Request:
+    request: Request = {
+        "TableName": table_name(operation.table),
+        "ConsistentRead": operation.consistent,
+    }
     if operation.index is not None:
         request["IndexName"] = operation.index
     if operation.filter is not None:

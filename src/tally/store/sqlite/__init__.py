@@ -1,6 +1,6 @@
 """The embedded engine: SQLite with DynamoDB's semantics.
 
-Read `engine.py` first, then `writer.py` and `layout.py`.
+Start with `engine.py`, then read `writer_thread.py` and `layout.py`.
 """
 
 from tally.store.sqlite.engine import SqliteEngine, open_sqlite

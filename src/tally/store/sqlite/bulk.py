@@ -1,10 +1,9 @@
-"""Many transactions at once that look alike, written table by table instead of one by one.
+"""Writes transactions of the same shape table by table instead of one by one.
 
-What a busy backend asks for is mostly this: a hundred times a put of a new item, with a put of
-another item beside it. Then nothing depends on the order, so that each table can be checked,
-encoded and written as a whole, and several callers' transactions with it: that saves most of
-Python's share of the cost. A transaction whose item is there already goes the long way, and learns
-why it was refused.
+Under load, most transactions put one new item into each of a few tables. Their order does not
+matter, so each table is validated, encoded and written as a whole, also across callers; this avoids
+most of the cost in Python. A transaction whose item already exists runs individually, to report why
+it was rejected.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,206 +32,213 @@ from tally.store.sqlite.layout import Layout, Row
 from tally.store.sqlite.rows import put_new, put_rows
 from tally.store.sqlite.transactions import prepare_transaction, try_transact
 
-_MAX_WRITES = 10  # of a transaction: so many items of any size fit
-_NO_TOKENS = 0.0  # the time matters to transactions with a token alone
+_MAX_WRITES = 10  # ten items of any size fit in one transaction
+_NO_TOKENS = 0.0  # only transactions with a token depend on the time
 
 
 class PreparedPuts(Struct, frozen=True):
-    """The first writes of all transactions, or the second ones, and so on: puts of different items into one table.
+    """The puts of a batch into one table, one per transaction, validated and encoded.
 
-    The condition, if there is one, is that there is no such item.
+    The condition, if any, is that the item does not exist.
     """
 
     layout: Layout
     condition: Condition | None
     keys: list[RowKey]
     rows: list[Row]
-    notes: list[ExpiryRange]  # of when the rows expire, where they do not say it themselves
+    expiry_ranges: list[ExpiryRange]  # if set, the rows have no expiry of their own
 
 
 class PreparedBatch(Struct, frozen=True):
-    """Transactions whose order does not matter, with all that could be worked out before their turn came."""
+    """Independent transactions of the same shape, validated and encoded outside of the writer thread."""
 
-    columns: list[PreparedPuts]
+    puts_by_table: list[PreparedPuts]
 
     def __len__(self) -> int:
-        return len(self.columns[0].rows)
+        return len(self.puts_by_table[0].rows)
 
-    def is_like(self, other: "PreparedBatch") -> bool:
-        """Whether they put into the same tables, on the same condition."""
-        return len(self.columns) == len(other.columns) and all(
-            one.layout is two.layout and (one.condition is None) == (two.condition is None)
-            for one, two in zip(self.columns, other.columns, strict=True)
+    def has_same_shape(self, other: "PreparedBatch") -> bool:
+        """Whether both batches put into the same tables on the same condition."""
+        return len(self.puts_by_table) == len(other.puts_by_table) and all(
+            first.layout is second.layout
+            and (first.condition is None) == (second.condition is None)
+            for first, second in zip(self.puts_by_table, other.puts_by_table, strict=True)
         )
 
     def is_current(self, layout_of: Callable[[Table], Layout]) -> bool:
-        """Whether no table was changed in the meantime."""
-        return all(layout_of(column.layout.table) is column.layout for column in self.columns)
+        """Whether no table changed since the batch was prepared."""
+        return all(layout_of(puts.layout.table) is puts.layout for puts in self.puts_by_table)
 
     def transaction(self, position: int) -> Transaction:
-        """One of them by itself.
+        """Return one transaction.
 
-        The items were let go of, since they take more memory than their rows: it has them again.
+        The batch keeps only encoded rows, which need less memory than items, so this decodes them.
         """
         writes = [
-            Put(column.layout.table, unpack(column.rows[position][2]), column.condition)
-            for column in self.columns
+            Put(puts.layout.table, unpack(puts.rows[position][2]), puts.condition)
+            for puts in self.puts_by_table
         ]
         return Transaction(tuple(writes))
 
 
 def run_batch(
-    connection: apsw.Connection, alike: PreparedBatch, layout_of: Callable[[Table], Layout]
+    connection: apsw.Connection, batch: PreparedBatch, layout_of: Callable[[Table], Layout]
 ) -> list[TransactionResult | StoreError]:
-    """What became of each; the long way for all if a table was changed in the meantime."""
+    """Run the batch and return one outcome per transaction.
 
-    def long_way(position: int) -> TransactionResult | StoreError:
+    If a table changed since the batch was prepared, each transaction runs individually.
+    """
+
+    def run_individually(position: int) -> TransactionResult | StoreError:
         return try_transact(
-            connection, prepare_transaction(alike.transaction(position), layout_of), _NO_TOKENS
+            connection, prepare_transaction(batch.transaction(position), layout_of), _NO_TOKENS
         )
 
-    if not alike.is_current(layout_of):
-        return [long_way(position) for position in range(len(alike))]
-    there = {
-        number: put_new(connection, column.layout, column.rows)
-        for number, column in _conditional(alike)
+    if not batch.is_current(layout_of):
+        return [run_individually(position) for position in range(len(batch))]
+    existing_sizes = {
+        number: put_new(connection, puts.layout, puts.rows) for number, puts in _conditional(batch)
     }
-    taken = {
-        place
-        for number, column in _conditional(alike)
-        for place, key in enumerate(column.keys)
-        if key in there[number]
+    rejected = {
+        position
+        for number, puts in _conditional(batch)
+        for position, key in enumerate(puts.keys)
+        if key in existing_sizes[number]
     }
-    if taken:
-        for number, column in _conditional(alike):
+    if rejected:
+        for number, puts in _conditional(batch):
             written = [
-                column.keys[place] for place in taken if column.keys[place] not in there[number]
+                puts.keys[position]
+                for position in rejected
+                if puts.keys[position] not in existing_sizes[number]
             ]
-            connection.executemany(column.layout.delete, written)
-    for number, column in enumerate(alike.columns):
-        if column.condition is None:
-            free = (
-                [row for place, row in enumerate(column.rows) if place not in taken]
-                if taken
-                else column.rows
+            connection.executemany(puts.layout.delete, written)
+    for number, puts in enumerate(batch.puts_by_table):
+        if puts.condition is None:
+            unaffected = (
+                [row for position, row in enumerate(puts.rows) if position not in rejected]
+                if rejected
+                else puts.rows
             )
-            there[number] = put_rows(connection, column.layout, free)
+            existing_sizes[number] = put_rows(connection, puts.layout, unaffected)
     write_expiry_ranges(
-        connection, [*chain.from_iterable(column.notes for column in alike.columns)]
+        connection, [*chain.from_iterable(puts.expiry_ranges for puts in batch.puts_by_table)]
     )
-    answers: list[TransactionResult | StoreError] = [*_answers(alike.columns, there)]
-    for place in sorted(taken):
-        answers[place] = long_way(place)
-    return answers
+    outcomes: list[TransactionResult | StoreError] = [
+        *_results(batch.puts_by_table, existing_sizes)
+    ]
+    for position in sorted(rejected):
+        outcomes[position] = run_individually(position)
+    return outcomes
 
 
-def _conditional(alike: PreparedBatch) -> list[tuple[int, PreparedPuts]]:
+def _conditional(batch: PreparedBatch) -> list[tuple[int, PreparedPuts]]:
     return [
-        (number, column)
-        for number, column in enumerate(alike.columns)
-        if column.condition is not None
+        (number, puts)
+        for number, puts in enumerate(batch.puts_by_table)
+        if puts.condition is not None
     ]
 
 
 def merge_batches(parts: Sequence[PreparedBatch]) -> PreparedBatch:
-    """The transactions of several callers, all alike and of different items, as one."""
+    """Merge the batches of several callers; they have the same shape and distinct items."""
     if len(parts) == 1:
         return parts[0]
-    columns = [
+    puts_by_table = [
         PreparedPuts(
-            same[0].layout,
-            same[0].condition,
-            [*chain.from_iterable(column.keys for column in same)],
-            [*chain.from_iterable(column.rows for column in same)],
-            [*chain.from_iterable(column.notes for column in same)],
+            table_puts[0].layout,
+            table_puts[0].condition,
+            [*chain.from_iterable(puts.keys for puts in table_puts)],
+            [*chain.from_iterable(puts.rows for puts in table_puts)],
+            [*chain.from_iterable(puts.expiry_ranges for puts in table_puts)],
         )
-        for same in zip(*(part.columns for part in parts), strict=True)
+        for table_puts in zip(*(part.puts_by_table for part in parts), strict=True)
     ]
-    return PreparedBatch(columns)
+    return PreparedBatch(puts_by_table)
 
 
 def prepare_batch(
     operations: Sequence[Transaction], layout_of: Callable[[Table], Layout]
 ) -> PreparedBatch | None:
-    """The transactions table by table, found good; None if they are not of that kind."""
-    alike = operations if isinstance(operations, TransactionBatch) else _found_alike(operations)
+    """Validate and encode transactions table by table; None if their shape does not allow it."""
+    batch = operations if isinstance(operations, TransactionBatch) else _as_batch(operations)
     if (
-        not alike
-        or len(alike.puts) > _MAX_WRITES
-        or len({puts.table.name for puts in alike.puts}) < len(alike.puts)
+        not batch
+        or len(batch.puts) > _MAX_WRITES
+        or len({puts.table.name for puts in batch.puts}) < len(batch.puts)
     ):
         return None
-    columns: list[PreparedPuts] = []
-    for puts in alike.puts:
-        column = _column(puts, layout_of)
-        if column is None:
+    puts_by_table: list[PreparedPuts] = []
+    for puts in batch.puts:
+        prepared = _prepare_puts(puts, layout_of)
+        if prepared is None:
             return None
-        columns.append(column)
-    return PreparedBatch(columns)
+        puts_by_table.append(prepared)
+    return PreparedBatch(puts_by_table)
 
 
-def _found_alike(operations: Sequence[Transaction]) -> TransactionBatch | None:
-    """The same transactions, if they turn out to be alike."""
+def _as_batch(operations: Sequence[Transaction]) -> TransactionBatch | None:
+    """Return the transactions as a batch if they have the same shape."""
     first = operations[0].writes if operations else ()
     if not first or any(
         operation.token is not None or len(operation.writes) != len(first)
         for operation in operations
     ):
         return None
-    columns: list[Sequence[Any]] = [
+    puts_by_table: list[Sequence[Any]] = [
         *zip(*(operation.writes for operation in operations), strict=True)
     ]
-    if not all(_is_put_like(column[0], write) for column in columns for write in column):
+    if not all(_is_same_put(puts[0], write) for puts in puts_by_table for write in puts):
         return None
     return TransactionBatch(
         *(
-            BatchPut(column[0].table, [put.item for put in column], {}, column[0].condition)
-            for column in columns
+            BatchPut(puts[0].table, [put.item for put in puts], {}, puts[0].condition)
+            for puts in puts_by_table
         )
     )
 
 
-def _is_put_like(first: Any, write: Any) -> bool:
+def _is_same_put(first: Any, write: Any) -> bool:
     if type(write) is not Put or type(first) is not Put or write.returns != "NONE":
         return False
     return write.table is first.table and write.condition is first.condition
 
 
-def _column(puts: BatchPut, layout_of: Callable[[Table], Layout]) -> PreparedPuts | None:
+def _prepare_puts(puts: BatchPut, layout_of: Callable[[Table], Layout]) -> PreparedPuts | None:
     layout, condition = layout_of(puts.table), puts.condition
-    if layout.indexes or not (condition is None or _is_absence(condition, puts.table)):
+    if layout.indexes or not (condition is None or _requires_absence(condition, puts.table)):
         return None
-    made = layout.rows_of(puts.items, puts.common)
-    if len(set(made.keys)) < len(made.keys):
+    row_batch = layout.encode_rows(puts.items, puts.common)
+    if len(set(row_batch.keys)) < len(row_batch.keys):
         return None
-    return PreparedPuts(layout, condition, made.keys, made.rows, made.notes)
+    return PreparedPuts(layout, condition, row_batch.keys, row_batch.rows, row_batch.expiry_ranges)
 
 
-def _is_absence(condition: Condition, table: Table) -> bool:
-    """Whether the condition is that there is no such item: every item has its key."""
+def _requires_absence(condition: Condition, table: Table) -> bool:
+    """Whether the condition is that the item does not exist: every item has its partition key."""
     return type(condition) is Absent and condition.path.parts == (table.partition.name,)
 
 
-def _answers(
-    columns: Sequence[PreparedPuts], there: dict[int, dict[RowKey, int]]
+def _results(
+    puts_by_table: Sequence[PreparedPuts], existing_sizes: dict[int, dict[RowKey, int]]
 ) -> list[TransactionResult]:
-    units = [_units(column, there[number]) for number, column in enumerate(columns)]
-    return [_TRANSACTED[each] for each in map(sum, zip(*units, strict=True))]
+    units = [_units(puts, existing_sizes[number]) for number, puts in enumerate(puts_by_table)]
+    return [_RESULTS[total] for total in map(sum, zip(*units, strict=True))]
 
 
-def _units(column: PreparedPuts, olds: dict[RowKey, int]) -> list[int]:
-    of_write = capacity.write_steps
-    if not olds:
-        return [1 if row[3] <= capacity.WRITE_STEP else of_write(row[3]) for row in column.rows]
-    return [of_write(max(row[3], olds.get(row[:2], 0))) for row in column.rows]
+def _units(puts: PreparedPuts, old_sizes: dict[RowKey, int]) -> list[int]:
+    to_steps = capacity.write_steps
+    if not old_sizes:
+        return [1 if row[3] <= capacity.WRITE_STEP_BYTES else to_steps(row[3]) for row in puts.rows]
+    return [to_steps(max(row[3], old_sizes.get(row[:2], 0))) for row in puts.rows]
 
 
-class _Costs(dict[int, TransactionResult]):
-    """One answer for each cost: such transactions are many, and their answers alike."""
+class _ResultCache(dict[int, TransactionResult]):
+    """One shared result per cost, because most transactions cost the same."""
 
     def __missing__(self, units: int) -> TransactionResult:
-        self[units] = answer = TransactionResult(Capacity(write=2.0 * units))
-        return answer
+        self[units] = result = TransactionResult(Capacity(write=2.0 * units))
+        return result
 
 
-_TRANSACTED = _Costs()
+_RESULTS = _ResultCache()

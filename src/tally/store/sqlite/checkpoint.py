@@ -1,8 +1,8 @@
-"""Copies the write-ahead log into the database beside the commits, and keeps the log short.
+"""Copies the write-ahead log into the database concurrently with commits, and limits the log's length.
 
-SQLite syncs the database at the end of a copy only where that has caught up with the log, which
-commits go on to lengthen. What was not synced then is synced with the log's new start, for which
-writers wait. So a copy is gone after until it has caught up.
+SQLite syncs the database after a checkpoint only if it has caught up with the log, which commits
+keep extending. Otherwise it syncs when the log restarts, while writers wait. So a checkpoint repeats
+until it has caught up.
 """
 
 import threading
@@ -12,92 +12,96 @@ import apsw
 
 from tally.store.sqlite.files import BUSY_TIMEOUT_SECONDS, busy_handler, connect
 
-_COPIED_PAGES = 1_000  # at a time: 4 MB, so that commits beside it do not wait long for the disk
-_RESTART_PAGES = 32_000
-_LITTLE_PAGES = (
-    250  # may be copied while writers wait, and more where the log has grown to twice its length
+_CHECKPOINT_PAGES = (
+    1_000  # 4 MB at a time, so that concurrent commits wait only briefly for the disk
 )
-_TRIES = 8
-_PATIENCE_SECONDS = 0.1
+_RESTART_PAGES = 32_000
+_MAX_REMAINING_PAGES = 250  # to copy while writers wait, unless the log has doubled
+_MAX_PASSES = 8
+_BUSY_SECONDS = 0.1
 
 
 class Checkpoint:
-    """A thread with a connection of its own, woken by the writer's commits."""
+    """A thread with its own connection that checkpoints after commits."""
 
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
-        self._connection.set_busy_handler(
-            busy_handler(_PATIENCE_SECONDS)
-        )  # closing does not wait for another process's writer
-        self._wanted = threading.Event()
-        self._copying = threading.Lock()
+        # Closing does not wait for the writer of another process.
+        self._connection.set_busy_handler(busy_handler(_BUSY_SECONDS))
+        self._requested = threading.Event()
+        self._checkpointing = threading.Lock()
         self._stopped = False
-        self._pages = 0  # in the log
-        self._copied = 0  # of them, when the copy last caught up with the log
+        self._log_pages = 0
+        self._copied_pages = 0  # when the checkpoint last caught up
         self._restart_at = _RESTART_PAGES
         self._thread = threading.Thread(
             target=self._run, name="tally-store-checkpoint", daemon=True
         )
         self._thread.start()
 
-    def committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Told by SQLite after each commit how long the log is."""
-        if pages < self._copied:  # it has started anew
-            self._copied = 0
-        self._pages = pages
-        if pages - self._copied > (_LITTLE_PAGES if pages > self._restart_at else _COPIED_PAGES):
-            self._wanted.set()
+    def committed(self, _connection: apsw.Connection, _name: str, log_pages: int) -> int:
+        """Handle SQLite's WAL hook, which reports the log's length after each commit."""
+        if log_pages < self._copied_pages:  # the log was restarted
+            self._copied_pages = 0
+        self._log_pages = log_pages
+        if log_pages - self._copied_pages > (
+            _MAX_REMAINING_PAGES if log_pages > self._restart_at else _CHECKPOINT_PAGES
+        ):
+            self._requested.set()
         return apsw.SQLITE_OK
 
     def restart_if_long(self, connection: apsw.Connection) -> None:
-        """Under steady writing the log never empties by itself: now and then the writer waits for the little that is left.
+        """Restart a long log while the writer waits for the few remaining pages.
 
-        It waits for our own copying only where the log has grown to twice its length, and never for
-        another process's reader that stays in one moment, a back-up perhaps: as long as that keeps
-        the log from its new start, a short try is made now and then, and the log grows.
+        Under steady writing the log never empties by itself. The writer waits for a concurrent checkpoint
+        only if the log has doubled. It never waits for a long read transaction of another process, such as
+        a backup: until that ends, it tries briefly now and then, and the log grows.
         """
-        is_due = self._pages > self._restart_at and self._pages - self._copied <= _LITTLE_PAGES
-        is_overdue = self._pages > 2 * self._restart_at
-        if not (is_due or is_overdue) or not self._copying.acquire(blocking=is_overdue):
+        is_due = (
+            self._log_pages > self._restart_at
+            and self._log_pages - self._copied_pages <= _MAX_REMAINING_PAGES
+        )
+        is_overdue = self._log_pages > 2 * self._restart_at
+        if not (is_due or is_overdue) or not self._checkpointing.acquire(blocking=is_overdue):
             return
         try:
-            connection.set_busy_handler(busy_handler(_PATIENCE_SECONDS))
-            done = self._copy(connection, apsw.SQLITE_CHECKPOINT_RESTART)
+            connection.set_busy_handler(busy_handler(_BUSY_SECONDS))
+            is_restarted = self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
             connection.set_busy_handler(busy_handler(BUSY_TIMEOUT_SECONDS))
         finally:
-            self._copying.release()
-        self._restart_at = _RESTART_PAGES if done else self._pages + _RESTART_PAGES // 4
-        self._pages = self._copied = 0
+            self._checkpointing.release()
+        self._restart_at = _RESTART_PAGES if is_restarted else self._log_pages + _RESTART_PAGES // 4
+        self._log_pages = self._copied_pages = 0
 
     def close(self) -> None:
-        """Stop, leaving an empty log where nobody else uses it."""
+        """Stop, and truncate the log if no other process uses it."""
         self._stopped = True
-        self._wanted.set()
+        self._requested.set()
         self._thread.join()
-        self._copy(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self._connection.close()
 
     def _run(self) -> None:
-        self._wanted.wait()
+        self._requested.wait()
         while not self._stopped:
-            with self._copying:
+            with self._checkpointing:
                 any(
-                    self._copy(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
-                    for _ in range(_TRIES)
+                    self._checkpoint(self._connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    for _ in range(_MAX_PASSES)
                 )
-            self._wanted.clear()  # also what was wanted meanwhile: little has come since
+            self._requested.clear()  # including requests during the checkpoint
             if not self._stopped:
-                self._wanted.wait()
+                self._requested.wait()
 
-    def _copy(self, connection: apsw.Connection, mode: int) -> bool:
-        """Whether all was copied.
+    def _checkpoint(self, connection: apsw.Connection, mode: int) -> bool:
+        """Whether all pages were copied.
 
-        If not (another process reads or checkpoints, the disk is full), a later commit tries again.
+        If not (another process reads or checkpoints, or the disk is full), a later commit tries again.
         """
         try:
-            pages, copied = connection.wal_checkpoint(mode=mode)
+            log_pages, copied_pages = connection.wal_checkpoint(mode=mode)
         except apsw.Error:
             return False
-        if copied == pages:
-            self._copied = copied
-        return copied == pages
+        if copied_pages == log_pages:
+            self._copied_pages = copied_pages
+        return copied_pages == log_pages

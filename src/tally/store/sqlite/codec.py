@@ -1,4 +1,4 @@
-"""Items as bytes in a row: MessagePack, with extensions for the types it does not have (exact decimals and sets)."""
+"""Encodes items as MessagePack, with extension types for decimals and sets."""
 
 from decimal import Context, Decimal
 from typing import Any
@@ -10,23 +10,23 @@ from tally.store.values import MAX_DIGITS, Item
 
 _DECIMAL, _SET = 1, 2
 _OPTIONS = ormsgpack.OPT_PASSTHROUGH_BIG_INT
-# The default context rounds to 28 digits.
+# The default decimal context rounds to 28 digits.
 _EXACT = Context(prec=MAX_DIGITS)
 
 
 def pack(item: Any) -> bytes:
-    """An item as bytes."""
+    """Encode an item."""
     return ormsgpack.packb(item, default=_extend, option=_OPTIONS)
 
 
 def unpack(packed: bytes) -> Item:
-    """The item in the bytes."""
+    """Decode an item."""
     try:
         item: Item = ormsgpack.unpackb(packed, ext_hook=_restore)
     except ValueError as error:
         raise StorageUnwritable(f"a stored item is damaged: {error}") from error
     if type(item) is not dict:
-        raise StorageUnwritable("a stored item is damaged: it is no map")
+        raise StorageUnwritable("a stored item is damaged: it is not a map")
     return item
 
 
@@ -47,7 +47,7 @@ def _restore(tag: int, packed: bytes) -> Any:
 
 
 def normalize_number(value: Decimal) -> int | Decimal:
-    """A number in its plainest form: an int where it is whole and short enough to be read as one."""
+    """Return an int if the number is integral and short enough, else a normalized Decimal."""
     if value == value.to_integral_value() and value.adjusted() < MAX_DIGITS:
         return int(value)
     return value.normalize(_EXACT)

@@ -1,8 +1,8 @@
-"""Many items as bytes and sizes, an attribute at a time instead of an item at a time.
+"""Encodes and measures many items column by column instead of item by item.
 
-What is put at once is mostly alike: the same names, and under each name values of one type, often
-one and the same value. Such a column is checked, measured and packed by a few calls that run in C,
-where an item at a time takes some steps of Python for each value.
+Items that are written together mostly have the same attributes, each with values of one type, often
+equal. A few C calls validate, measure and pack such a column; item by item, every value costs
+several steps of Python.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,23 +30,19 @@ from tally.store.values import (
     measure_value,
 )
 
-_FEW = 4  # items, for which a column is not worth its trouble
-_FIXED_MAP, _MAP_16, _MAP_32 = (
-    0x80,
-    b"\xde",
-    b"\xdf",
-)  # how MessagePack begins a map, by the number of its entries
-_SAME = ({str}, {int})  # kinds of values that are packed alike where they are equal
+_MIN_ITEMS = 4  # for fewer items columns do not pay off
+_FIXED_MAP, _MAP_16, _MAP_32 = 0x80, b"\xde", b"\xdf"  # MessagePack's map headers by size
+_SAME = ({str}, {int})  # equal values of these types have equal encodings
 
 
 def to_columns(items: Sequence[Item], common: Item) -> Mapping[str, Sequence[Any]] | None:
-    """The items by attribute, if they are alike and that is worth its trouble."""
-    if len(items) < _FEW:
+    """Return the items by attribute, or None if they differ in shape or are too few."""
+    if len(items) < _MIN_ITEMS:
         return None
     if isinstance(items, ColumnarItems):
         columns = items.values
-    elif _are_alike(items):
-        columns = _taken_apart(items)
+    elif _have_same_keys(items):
+        columns = _split(items)
     else:
         return None
     return columns if common.keys().isdisjoint(columns) else None
@@ -55,60 +51,60 @@ def to_columns(items: Sequence[Item], common: Item) -> Mapping[str, Sequence[Any
 def pack_columns(
     columns: Mapping[str, Sequence[Any]], common: Item
 ) -> tuple[list[bytes], list[int]]:
-    """The bytes and the sizes of items, each with what is common to all, once every value in them has been found good."""
+    """Validate items given by attribute and return their encodings and sizes."""
     pieces = _Pieces(len(next(iter(columns.values()))))
     pieces.add_to_all(_header(len(common) + len(columns)), 0)
     for name, value in common.items():
-        size = measure_attribute(name, value)  # before it is packed, which takes only what is good
+        size = measure_attribute(name, value)  # validate before packing
         pieces.add_to_all(pack(name) + pack(value), size)
     _add_columns(pieces, columns, None, 0)
-    packed, sizes = pieces.joined()
+    packed, sizes = pieces.join()
     check_size(max(sizes))
     return packed, sizes
 
 
 class _Pieces:
-    """Items as they are being packed: pieces of their bytes, in order, and of their sizes."""
+    """Partially encoded items: the pieces of their bytes and sizes, in order."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._bytes: list[Iterable[bytes]] = []
         self._sizes: list[Iterable[int]] = []
-        self._same = b""
-        self._same_size = 0
+        self._shared = b""
+        self._shared_size = 0
 
     def add_to_all(self, packed: bytes, size: int) -> None:
-        """What is the same in all items."""
-        self._same += packed
-        self._same_size += size
+        """Append the same bytes to all items."""
+        self._shared += packed
+        self._shared_size += size
 
     def add(self, packed: Iterable[bytes], sizes: Iterable[int]) -> None:
-        """What each item has of its own."""
-        self._bytes += (repeat(self._same, self._count), packed)
+        """Append individual bytes to each item."""
+        self._bytes += (repeat(self._shared, self._count), packed)
         self._sizes.append(sizes)
-        self._same = b""
+        self._shared = b""
 
-    def joined(self) -> tuple[list[bytes], list[int]]:
-        parts = [*self._bytes, repeat(self._same, self._count)]
-        sizes = [*self._sizes, repeat(self._same_size, self._count)]
+    def join(self) -> tuple[list[bytes], list[int]]:
+        parts = [*self._bytes, repeat(self._shared, self._count)]
+        sizes = [*self._sizes, repeat(self._shared_size, self._count)]
         return [*map(b"".join, zip(*parts, strict=True))], [*map(sum, zip(*sizes, strict=True))]
 
 
-def _are_alike(maps: Sequence[Any]) -> bool:
-    """Whether all are maps with the same names, in the same order."""
+def _have_same_keys(maps: Sequence[Any]) -> bool:
+    """Whether all are maps with the same names in the same order."""
     return {*map(type, maps)} == {dict} and len({*map(tuple, maps)}) == 1 and bool(maps[0])
 
 
-def _taken_apart(maps: Sequence[dict[str, Any]]) -> dict[str, Sequence[Any]]:
+def _split(maps: Sequence[dict[str, Any]]) -> dict[str, Sequence[Any]]:
     return dict(zip(maps[0], zip(*map(dict.values, maps), strict=True), strict=True))
 
 
 def _add_columns(
     pieces: _Pieces, columns: Mapping[str, Sequence[Any]], where: str | None, depth: int
 ) -> None:
-    """The entries of maps that are alike.
+    """Append the entries of maps with the same keys.
 
-    `where` names the attribute that they are in, `depth` is that of their values.
+    `where` names the enclosing attribute in errors, `depth` is the nesting depth of the values.
     """
     for name, values in columns.items():
         size = measure_name(name)
@@ -117,7 +113,7 @@ def _add_columns(
 
 
 def _add_values(pieces: _Pieces, values: Sequence[Any], where: str, depth: int) -> None:
-    """What stands under one name."""
+    """Append the values of one name."""
     kinds = {*map(type, values)}
     if _are_same(values, kinds):
         size = measure_value(values[0], where, depth)
@@ -128,9 +124,9 @@ def _add_values(pieces: _Pieces, values: Sequence[Any], where: str, depth: int) 
         pieces.add(map(ormsgpack.packb, values), measure_easy(values))
     elif kinds <= {int, Decimal}:
         pieces.add(*_numbers(values, where))
-    elif kinds == {dict} and _are_alike(values):
+    elif kinds == {dict} and _have_same_keys(values):
         check_depth(where, depth)
-        columns = _taken_apart(values)
+        columns = _split(values)
         pieces.add_to_all(_header(len(columns)), CONTAINER_BYTES + ELEMENT_BYTES * len(columns))
         _add_columns(pieces, columns, where, depth + 1)
     else:
@@ -138,21 +134,21 @@ def _add_values(pieces: _Pieces, values: Sequence[Any], where: str, depth: int) 
 
 
 def _are_same(values: Sequence[Any], kinds: set[type]) -> bool:
-    """Whether all are one and the same string, integer or map of strings; of other kinds, equals may be of different types."""
+    """Whether all values are equal and have equal encodings; other types may be equal across types."""
     first = values[0]
     is_plain = kinds in _SAME or (kinds == {dict} and {*map(type, first.values())} == {str})
     return is_plain and bool(first == values[-1]) and values.count(first) == len(values)
 
 
 def _numbers(values: Sequence[int | Decimal], where: str) -> tuple[Iterable[bytes], Iterable[int]]:
-    """Numbers as they are packed, and their sizes."""
+    """Return the encodings and sizes of numbers."""
     try:
-        known = [*map(_known.__getitem__, values)]
+        encoded = [*map(_number_cache.__getitem__, values)]
     except (InvalidNumber, TypeError):  # a signalling NaN has no hash
         for value in values:
             measure_value(value, where)
         raise
-    return map(_packed, known), map(_size, known)
+    return map(_packed, encoded), map(_size, encoded)
 
 
 def _number(value: int | Decimal) -> tuple[bytes, int]:
@@ -160,12 +156,12 @@ def _number(value: int | Decimal) -> tuple[bytes, int]:
     return pack(value), size
 
 
-_known = Memo(_number)  # sensors show the same few thousand values again and again
+_number_cache = Memo(_number)  # sensors repeat a few thousand values
 _packed, _size = itemgetter(0), itemgetter(1)
 
 
 def _header(count: int) -> bytes:
-    """What a map of so many entries begins with."""
+    """Return the header of a map with this many entries."""
     if count < 16:
         return bytes((_FIXED_MAP | count,))
     return (

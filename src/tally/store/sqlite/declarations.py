@@ -1,4 +1,4 @@
-"""Tables as the database holds them, and as they are told to another process: text with all that a row's place depends on."""
+"""Serializes table declarations for the database and for the writer process."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from tally.store.schema import Index, KeyPart, LocalIndex, Projection, Table
 
 
 def declare(table: Table) -> str:
-    """The table as text: the same for tables that are stored alike."""
+    """Serialize the stored part of a table; tables that are stored alike have equal texts."""
 
     def part(key: KeyPart | None) -> list[str] | None:
         return None if key is None else [key.name, key.type]
@@ -22,17 +22,17 @@ def declare(table: Table) -> str:
         }
         for index in table.by_name.values()
     ]
-    bare = {
+    fields = {
         "name": table.name,
         "partition": part(table.partition),
         "sort": part(table.sort),
         "ttl": table.ttl,
     }
-    return json.dumps({**bare, "indexes": indexes})
+    return json.dumps({**fields, "indexes": indexes})
 
 
 def read_declaration(text: str) -> Table:
-    """The table in the text."""
+    """Deserialize a table."""
     stored = json.loads(text)
 
     def part(pair: Any) -> KeyPart:

@@ -1,7 +1,7 @@
-"""The embedded engine: DynamoDB's semantics on one SQLite file that several processes of a machine may share.
+"""The embedded engine: DynamoDB's semantics on one SQLite file that processes of a machine may share.
 
-Reads run where they are asked for: a point read takes some microseconds, less than handing it to a
-thread would. Writes go to the one writer thread and are answered after its fsync.
+Reads run on the caller's thread: a point read takes microseconds, less than a thread switch. Writes
+go to the writer thread and are acknowledged after its fsync.
 """
 
 import asyncio
@@ -75,10 +75,13 @@ async def open_sqlite(
     *,
     writer_process_rate: int | None = None,
 ) -> AsyncIterator["SqliteEngine"]:
-    """The engine on a data directory, closed at the end with all that was asked for done.
+    """Open the engine on a data directory; on exit it completes all submitted writes.
 
-    From `busy` transactions in a second on, of those that come many at a time, a process of its own
-    writes them.
+        async with open_sqlite("data") as engine:
+            store = Store(engine)
+
+    `clock` returns the time in epoch seconds. Above `writer_process_rate` bulk transactions per second,
+    a separate process writes them; None disables it.
     """
     engine = SqliteEngine(Path(directory), clock, writer_process_rate)
     try:
@@ -88,7 +91,7 @@ async def open_sqlite(
 
 
 class SqliteEngine:
-    """See `open_sqlite`. One engine belongs to one event loop."""
+    """The embedded engine; see `open_sqlite`. An engine belongs to one event loop."""
 
     name = "sqlite"
 
@@ -102,16 +105,18 @@ class SqliteEngine:
         self.path = prepare_database(directory)
         self._connection = connect(self.path)
         try:
-            self._catalogue = TableRegistry(self._connection)
-            self._written = TableRegistry(self._connection)  # for the writer's thread alone
+            self._registry = TableRegistry(self._connection)
+            self._writer_registry = TableRegistry(
+                self._connection
+            )  # used by the writer thread only
             self._writer = WriterThread(
-                self.path, asyncio.get_running_loop(), BatchingExecutor(self._written)
+                self.path, asyncio.get_running_loop(), BatchingExecutor(self._writer_registry)
             )
             self.write_router = WriteRouter(self.path, self._writer, writer_process_rate)
         except StoreError:
             self._connection.close()
             raise
-        self._open = True
+        self._is_open = True
 
     async def get(self, operation: Get) -> GetResult:
         layout = self._layout(operation.table)
@@ -166,33 +171,34 @@ class SqliteEngine:
             for prepared in [prepare(layout, write) for write in writes]
         ]
         written: list[WriteResult] = await asyncio.gather(*jobs)
-        return BatchWriteResult(None, sum((each.capacity for each in written), Capacity()))
+        return BatchWriteResult(None, sum((result.capacity for result in written), Capacity()))
 
     async def transact(self, operation: Transaction) -> TransactionResult:
-        done: TransactionResult = await self._writer.submit(
-            partial(self._transact, self._asked(operation))
+        result: TransactionResult = await self._writer.submit(
+            partial(self._transact, self._prepare_transaction(operation))
         )
-        return done
+        return result
 
     async def transact_each(
         self, operations: Sequence[Transaction]
     ) -> list[TransactionResult | StoreError]:
         outcomes: list[TransactionResult | StoreError]
-        work = prepare_batch(operations, self._layout)
-        if work is None:
-            each = partial(
-                self._transact_each, [self._asked(operation) for operation in operations]
+        batch = prepare_batch(operations, self._layout)
+        if batch is None:
+            run = partial(
+                self._transact_each,
+                [self._prepare_transaction(operation) for operation in operations],
             )
-            outcomes = await self._writer.submit(each)
+            outcomes = await self._writer.submit(run)
         else:
-            outcomes = await self.write_router.submit(work)
+            outcomes = await self.write_router.submit(batch)
         return outcomes
 
     async def transact_get(self, operation: TransactionGet) -> TransactionGetResult:
         check_transaction_get(operation)
-        connection = self._reading()
+        connection = self._read_connection()
         layouts = [self._layout(get.table) for get in operation.gets]
-        # One read transaction, and no await inside it: all gets see one moment.
+        # One read transaction without an await inside: all gets see one snapshot.
         try:
             with connection:
                 rows = [
@@ -206,56 +212,62 @@ class SqliteEngine:
         )
 
     async def create_table(self, table: Table) -> None:
-        await self._declare(partial(self._written.create, table=table))
+        await self._change_schema(partial(self._writer_registry.create, table=table))
 
     async def ensure_table(self, table: Table) -> None:
-        await self._declare(partial(self._written.ensure, table=table))
+        await self._change_schema(partial(self._writer_registry.ensure, table=table))
 
     async def drop_table(self, name: str) -> None:
-        await self._declare(partial(self._written.drop, name=name))
+        await self._change_schema(partial(self._writer_registry.drop, name=name))
 
     async def describe_table(self, name: str) -> Table:
-        self._catalogue.refresh(self._reading())
-        return self._catalogue.layout(name).table
+        self._registry.refresh(self._read_connection())
+        return self._registry.layout(name).table
 
     async def list_tables(self) -> list[str]:
-        self._catalogue.refresh(self._reading())
-        return self._catalogue.names()
+        self._registry.refresh(self._read_connection())
+        return self._registry.names()
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
-        swept: int = await self._writer.submit(
-            lambda connection: sweep(connection, self._written.layout(table.name), now, limit)
+        deleted: int = await self._writer.submit(
+            lambda connection: sweep(
+                connection, self._writer_registry.layout(table.name), now, limit
+            )
         )
-        return swept
+        return deleted
 
     async def ping(self) -> None:
-        """Readable, and the writer answers: an empty group goes through its queue."""
+        """Check the connection and the writer: an empty job passes through its queue."""
         await self._writer.submit(lambda _connection: None)
 
     async def close(self) -> None:
-        if self._open:
-            self._open = False
+        if self._is_open:
+            self._is_open = False
             try:
                 await self.write_router.close()
             finally:
                 await self._writer.close()
                 self._connection.close()
 
-    async def _declare(self, change: Callable[[apsw.Connection], None]) -> None:
+    async def _change_schema(self, change: Callable[[apsw.Connection], None]) -> None:
         await self._writer.submit(change)
-        self._catalogue.refresh(self._reading())
+        self._registry.refresh(self._read_connection())
 
     def _layout(self, table: Table, index: str | None = None) -> Layout:
-        return self._catalogue.known(table.name, self._reading(), index)
+        return self._registry.find(table.name, self._read_connection(), index)
 
-    def _reading(self) -> apsw.Connection:
-        if not self._open:
+    def _read_connection(self) -> apsw.Connection:
+        if not self._is_open:
             raise StoreUnavailable("the store is closed")
         return self._connection
 
     def _row(self, layout: Layout, get: Get) -> tuple[Item | None, int]:
         try:
-            row = self._reading().execute(layout.select, layout.checked_key(get.key)).fetchone()
+            row = (
+                self._read_connection()
+                .execute(layout.select, layout.checked_key(get.key))
+                .fetchone()
+            )
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, None) from error
         if row is None:
@@ -263,19 +275,21 @@ class SqliteEngine:
         item = unpack(row[0])
         return (project(item, get.projection) if get.projection else item), row[1]
 
-    async def _page(self, layout: Layout, operation: Query | Scan, wanted: KeyRange | None) -> Page:
+    async def _page(
+        self, layout: Layout, operation: Query | Scan, key_range: KeyRange | None
+    ) -> Page:
         try:
-            return await Reader(self._reading(), layout, operation).page(wanted)
+            return await Reader(self._read_connection(), layout, operation).page(key_range)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, operation.index) from error
 
     def _failure(
         self, error: apsw.Error | UnicodeDecodeError, layout: Layout, index: str | None
     ) -> StoreError:
-        """SQLite's error in the store's words; if another process dropped the table or the index, then that."""
+        """Map an error of SQLite; report a table or index that another process dropped."""
         if isinstance(error, apsw.SQLError):
-            self._catalogue.refresh(self._reading())
-            table = self._catalogue.layout(layout.table.name).table
+            self._registry.refresh(self._read_connection())
+            table = self._registry.layout(layout.table.name).table
             if index is not None:
                 table.index(index)
         return to_store_error(error, self.path)
@@ -284,8 +298,8 @@ class SqliteEngine:
         prepared = prepare(self._layout(write.table), write)
         return self._writer.submit(prepared)
 
-    def _asked(self, operation: Transaction) -> PreparedTransaction:
-        """A transaction with its writes checked and encoded by the tables as they are stored."""
+    def _prepare_transaction(self, operation: Transaction) -> PreparedTransaction:
+        """Validate and encode a transaction for the stored tables."""
         layouts = [self._layout(write.table) for write in operation.writes]
         writes = [
             replace(write, table=layout.table)
@@ -299,23 +313,24 @@ class SqliteEngine:
             [(layout, encode_write(layout, write, size)) for layout, write, size in steps],
         )
 
-    # These run on the writer's thread, inside its transaction, with the catalogue as it stands in
-    # the database.
+    # The methods below run on the writer thread inside its transaction, with the stored tables.
 
     def _transact(
-        self, asked: PreparedTransaction, connection: apsw.Connection
+        self, prepared: PreparedTransaction, connection: apsw.Connection
     ) -> TransactionResult:
-        return transact(connection, self._renewed([asked])[0], self._clock())
+        return transact(connection, self._refresh([prepared])[0], self._clock())
 
     def _transact_each(
-        self, all_asked: list[PreparedTransaction], connection: apsw.Connection
+        self, transactions: list[PreparedTransaction], connection: apsw.Connection
     ) -> list[TransactionResult | StoreError]:
         now = self._clock()
-        return [try_transact(connection, asked, now) for asked in self._renewed(all_asked)]
+        return [try_transact(connection, prepared, now) for prepared in self._refresh(transactions)]
 
-    def _renewed(self, all_asked: list[PreparedTransaction]) -> list[PreparedTransaction]:
-        tables = {layout.table.name: layout for asked in all_asked for layout, _ in asked.steps}
-        current = {name: self._written.layout(name) for name in tables}
+    def _refresh(self, transactions: list[PreparedTransaction]) -> list[PreparedTransaction]:
+        tables = {
+            layout.table.name: layout for prepared in transactions for layout, _ in prepared.steps
+        }
+        current = {name: self._writer_registry.layout(name) for name in tables}
         if all(current[name] is layout for name, layout in tables.items()):
-            return all_asked
-        return [asked.renewed(current) for asked in all_asked]
+            return transactions
+        return [prepared.refreshed(current) for prepared in transactions]

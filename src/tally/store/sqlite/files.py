@@ -1,4 +1,4 @@
-"""Opens the database file: its settings, its version, and SQLite's errors in the store's words."""
+"""Opens the database file, checks its format, and maps SQLite's errors to the store's."""
 
 import errno
 import os
@@ -16,25 +16,22 @@ from tally.store.errors import (
     StoreUnavailable,
 )
 from tally.store.sqlite.expiry import CREATE_EXPIRY_RANGES
-from tally.store.sqlite.layout import create_expiry
+from tally.store.sqlite.layout import create_expiry_index
 
 FILE_NAME = "store.db"
-FORMAT_VERSION = (
-    3  # 2: the index of what expires goes by the hour; 3: rows written together have a note instead
-)
-_APPLICATION_ID = 0x54414C59  # "TALY", so that `file` can tell what it is
+FORMAT_VERSION = 3  # 2: expiry index by the hour; 3: expiry ranges for rows written together
+_APPLICATION_ID = 0x54414C59  # "TALY", so that `file` recognises it
 _PAGE_BYTES = 4096
-# Of each connection. Pages are read from the mapped file anyway: random updates in 272 MB cost 27
-# µs with 8 MiB, 29 with 64.
+# Per connection. Pages come from the memory map, so a larger cache does not help:
+# random updates in 272 MB take 27 µs with 8 MiB and 29 µs with 64 MiB.
 _CACHE_KIB = 8 * 1024
-_MMAP_BYTES = (
-    2**31 - 65536
-)  # a read connection's page cache is void after every commit; mapped pages are not
+# Every commit invalidates the page cache of read connections, but not the memory map.
+_MMAP_BYTES = 2**31 - 65536
 BUSY_TIMEOUT_SECONDS = 10.0
-_BUSY_PAUSE = 0.0005
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BUSY_POLL_SECONDS = 0.0005
+_NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_CATALOGUE = """
+_CREATE_REGISTRY = """
 CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, declaration TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tokens (token TEXT PRIMARY KEY, fingerprint BLOB NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tokens_used ON tokens (used);
@@ -44,17 +41,16 @@ INSERT OR IGNORE INTO generation VALUES (1, 0);
 
 
 def prepare_database(directory: Path) -> Path:
-    """The path of the database in the directory, made and marked as ours where it is new."""
+    """Return the path of the database in the directory; create it if it does not exist."""
     path = _prepare_directory(directory)
     connection = connect(path)
     try:
-        # One that is ours is opened without writing, so also on a full disk and beside a busy
-        # process.
+        # An existing database is opened without a write, so this works on a full disk too.
         if connection.pragma("application_id") != _APPLICATION_ID:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-            connection.execute(_CATALOGUE + CREATE_EXPIRY_RANGES)
+            connection.execute(_CREATE_REGISTRY + CREATE_EXPIRY_RANGES)
             connection.execute("COMMIT")
         elif connection.pragma("user_version") < FORMAT_VERSION:
             _upgrade(connection)
@@ -66,12 +62,12 @@ def prepare_database(directory: Path) -> Path:
 
 
 def _upgrade(connection: apsw.Connection) -> None:
-    """Bring a database of an older version to ours; another process may have been faster."""
+    """Upgrade an older database, unless another process already did."""
     connection.execute("BEGIN IMMEDIATE")
     if connection.pragma("user_version") < 2:
         for (table,) in connection.execute("SELECT name FROM tables").fetchall():
             connection.execute(
-                f'DROP INDEX IF EXISTS "expires {table}"; {create_expiry(str(table))}'
+                f'DROP INDEX IF EXISTS "expires {table}"; {create_expiry_index(str(table))}'
             )
     if connection.pragma("user_version") < FORMAT_VERSION:
         connection.execute(CREATE_EXPIRY_RANGES)
@@ -80,7 +76,7 @@ def _upgrade(connection: apsw.Connection) -> None:
 
 
 def connect(path: Path) -> apsw.Connection:
-    """A connection with our settings: write-ahead log, fsync at every commit, no checkpoint on the commit path."""
+    """Open a connection: write-ahead log, fsync on every commit, no checkpoint during commits."""
     try:
         connection = apsw.Connection(str(path))
     except apsw.Error as error:
@@ -88,7 +84,7 @@ def connect(path: Path) -> apsw.Connection:
     try:
         connection.set_busy_handler(busy_handler(BUSY_TIMEOUT_SECONDS))
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-        _check_ground(connection, path)
+        _check_format(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -105,29 +101,29 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def file_identity(path: Path) -> tuple[int, int]:
-    """Which file is at the path: another one, or none, means that our own was taken away under us."""
+    """Return device and inode; a different value means that the file was replaced."""
     try:
         found = path.stat()
     except OSError as error:
-        raise StorageUnwritable(f"{path} is gone: {error.strerror}") from error
+        raise StorageUnwritable(f"{path} does not exist: {error.strerror}") from error
     return found.st_dev, found.st_ino
 
 
 def to_store_error(
-    error: apsw.Error | UnicodeDecodeError, path: object, reason: int = 0
+    error: apsw.Error | UnicodeDecodeError, path: object, system_error: int = 0
 ) -> StoreError:
-    """SQLite's error in the store's words; `reason` is the system's error number, where there is one."""
-    if isinstance(error, UnicodeDecodeError):  # a damaged row whose bytes are said to be text
+    """Map an error of SQLite; `system_error` is the operating system's error number, if there is one."""
+    if isinstance(error, UnicodeDecodeError):  # a damaged row, with binary data marked as text
         return StorageUnwritable(f"{path} is damaged: {error}")
     if isinstance(error, apsw.FullError) or (
-        isinstance(error, apsw.IOError) and reason in _NO_SPACE
+        isinstance(error, apsw.IOError) and system_error in _NO_SPACE_ERRORS
     ):
-        return StorageFull(f"no space is left for {path}: nothing of this write was stored")
+        return StorageFull(f"no space left for {path}: the write was not stored")
     if isinstance(error, apsw.ConnectionClosedError):
         return StoreUnavailable("the store is closed")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreUnavailable(
-            f"another process held {path} for more than {BUSY_TIMEOUT_SECONDS:.0f} s"
+            f"another process locked {path} for more than {BUSY_TIMEOUT_SECONDS:.0f} s"
         )
     if isinstance(
         error,
@@ -146,37 +142,37 @@ def _prepare_directory(directory: Path) -> Path:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageUnwritable(
-            f"the data directory {directory} cannot be made: {error.strerror}"
+            f"cannot create the data directory {directory}: {error.strerror}"
         ) from error
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise StorageUnwritable(f"the data directory {directory} cannot be written")
+        raise StorageUnwritable(f"the data directory {directory} is not writable")
     return directory / FILE_NAME
 
 
-def _check_ground(connection: apsw.Connection, path: Path) -> None:
-    connection.execute("BEGIN")  # one moment: another process may be making the database just now
+def _check_format(connection: apsw.Connection, path: Path) -> None:
+    connection.execute("BEGIN")  # one snapshot: another process may be creating the database
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     empty = connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
     connection.execute("COMMIT")
     if connection.readonly("main"):
-        raise StorageUnwritable(f"{path} cannot be written")
+        raise StorageUnwritable(f"{path} is not writable")
     if application != _APPLICATION_ID and not (application == version == 0 and empty):
-        raise StorageUnwritable(f"{path} is a database of another program")
+        raise StorageUnwritable(f"{path} belongs to another program")
     if version > FORMAT_VERSION:
         raise StorageTooNew(
-            f"{path} has format {version}, written by a newer Tally; this one knows {FORMAT_VERSION}"
+            f"{path} has format {version} of a newer Tally; this version supports {FORMAT_VERSION}"
         )
 
 
 def busy_handler(seconds: float) -> Callable[[int], bool]:
-    """Waits for another process's lock in short steps: SQLite's own waiting sleeps up to 100 ms at a time."""
-    begun = 0.0
+    """Wait for another process's lock in short steps; SQLite's default sleeps up to 100 ms at a time."""
+    started = 0.0
 
     def wait(attempt: int) -> bool:
-        nonlocal begun
+        nonlocal started
         if attempt == 0:
-            begun = time.monotonic()
-        time.sleep(_BUSY_PAUSE)
-        return time.monotonic() - begun < seconds
+            started = time.monotonic()
+        time.sleep(_BUSY_POLL_SECONDS)
+        return time.monotonic() - started < seconds
 
     return wait

@@ -1,9 +1,8 @@
-"""How a group of jobs is run inside the writer's transaction: in order, each with its own answer.
+"""Runs the jobs of a group in order inside the writer's transaction.
 
-A job's work is a single prepared write, many transactions that look alike, or a function of the
-connection for everything else. Plain puts that follow each other are written together, and so are
-transactions that are alike, whoever asked for them: that is what a busy table mostly gets, and it
-saves most of Python's share of the cost.
+A job is a single prepared write, a prepared batch of transactions, or a function of the connection.
+Consecutive unconditional puts are written together, and so are batches of the same shape, also of
+different callers. This avoids most of the cost in Python.
 """
 
 from itertools import islice
@@ -27,100 +26,102 @@ from tally.store.sqlite.writes import (
 
 
 class BatchingExecutor:
-    """Runs groups with the catalogue as it stands in the database, which other processes may change."""
+    """Runs groups with the tables as the database declares them; other processes may change them."""
 
-    def __init__(self, catalogue: TableRegistry) -> None:
-        self._catalogue = catalogue
-        self._version = 0  # of the database, as this connection left it
+    def __init__(self, registry: TableRegistry) -> None:
+        self._registry = registry
+        self._data_version = 0  # SQLite's counter of changes by other connections
 
     def run(self, connection: apsw.Connection, group: list[WriteJob]) -> None:
-        """Run all jobs, and leave each its result or its refusal."""
-        if connection.data_version("main") != self._version:
-            self._catalogue.refresh(connection)
-        run = _Run(self._catalogue, connection)
+        """Run all jobs and store a result or an error in each."""
+        if connection.data_version("main") != self._data_version:
+            self._registry.refresh(connection)
+        run = _GroupRun(self._registry, connection)
         for job in group:
             try:
-                run.take(job)
-            except StoreError as refusal:
-                job.failure = refusal
-        run.write_waiting()
+                run.add(job)
+            except StoreError as error:
+                job.failure = error
+        run.flush()
 
     def committed(self, connection: apsw.Connection) -> None:
-        """Until the version is another one, the catalogue is as this group left it."""
-        self._version = connection.data_version("main")
+        """Remember the data version: until it changes, the registry is current."""
+        self._data_version = connection.data_version("main")
 
     def rolled_back(self) -> None:
-        """What was read or made in it is not to be relied on."""
-        self._catalogue.forget()
-        self._version = 0
+        """Discard what was read or created in the transaction."""
+        self._registry.invalidate()
+        self._data_version = 0
 
 
-class _Run:
-    """A group under way: what can be written together waits until something comes that cannot."""
+class _GroupRun:
+    """The state of a running group: collects jobs to write together until an incompatible one arrives."""
 
-    def __init__(self, catalogue: TableRegistry, connection: apsw.Connection) -> None:
-        self._catalogue = catalogue
+    def __init__(self, registry: TableRegistry, connection: apsw.Connection) -> None:
+        self._registry = registry
         self._connection = connection
         self._puts: dict[RowKey, WriteJob] = {}
         self._layout: Layout | None = None
         self._transactions: list[WriteJob] = []
         self._keys: list[set[RowKey]] = []
 
-    def take(self, job: WriteJob) -> None:
-        """Run the job, or let it wait for its like."""
+    def add(self, job: WriteJob) -> None:
+        """Run the job, or collect it."""
         if type(job.work) is PreparedWrite:
-            self._take_write(job)
+            self._add_write(job)
         elif type(job.work) is PreparedBatch and job.work.is_current(self._layout_of):
-            self._take_transactions(job)
+            self._add_batch(job)
         else:
-            self.write_waiting()
+            self.flush()
             if type(job.work) is PreparedBatch:
                 result = run_batch(self._connection, job.work, self._layout_of)
             else:
                 result = job.work(self._connection)
             job.result, job.failure = result, None
 
-    def _take_write(self, job: WriteJob) -> None:
-        layout = self._catalogue.layout(job.work.write.table.name)
+    def _add_write(self, job: WriteJob) -> None:
+        layout = self._registry.layout(job.work.write.table.name)
         job.work = refresh(layout, job.work)
         if not is_unconditional_put(layout, job.work):
-            self.write_waiting()
+            self.flush()
             job.result, job.failure = write_one(self._connection, layout, job.work), None
             return
         if self._transactions or layout is not self._layout or job.work.key in self._puts:
-            self.write_waiting()
+            self.flush()
         self._layout = layout
         self._puts[job.work.key] = job
 
-    def _take_transactions(self, job: WriteJob) -> None:
-        columns = job.work.columns
-        is_one_more = self._transactions and job.work.is_like(self._transactions[0].work)
-        if not is_one_more or any(
-            not keys.isdisjoint(column.keys)
-            for keys, column in zip(self._keys, columns, strict=True)
+    def _add_batch(self, job: WriteJob) -> None:
+        puts_by_table = job.work.puts_by_table
+        is_compatible = self._transactions and job.work.has_same_shape(self._transactions[0].work)
+        if not is_compatible or any(
+            not keys.isdisjoint(puts.keys)
+            for keys, puts in zip(self._keys, puts_by_table, strict=True)
         ):
-            self.write_waiting()
-            self._keys = [set() for _ in columns]
+            self.flush()
+            self._keys = [set() for _ in puts_by_table]
         self._transactions.append(job)
-        for keys, column in zip(self._keys, columns, strict=True):
-            keys.update(column.keys)
+        for keys, puts in zip(self._keys, puts_by_table, strict=True):
+            keys.update(puts.keys)
 
-    def write_waiting(self) -> None:
-        """Write what waits, and answer."""
-        jobs, self._puts = self._puts, {}
-        if self._layout is not None and jobs:
-            answers = put_many(self._connection, self._layout, [job.work for job in jobs.values()])
-            for job, answer in zip(jobs.values(), answers, strict=True):
-                job.result, job.failure = answer, None
-        alike, self._transactions = self._transactions, []
-        if alike:
+    def flush(self) -> None:
+        """Write the collected jobs and set their results."""
+        put_jobs, self._puts = self._puts, {}
+        if self._layout is not None and put_jobs:
+            results = put_many(
+                self._connection, self._layout, [job.work for job in put_jobs.values()]
+            )
+            for job, result in zip(put_jobs.values(), results, strict=True):
+                job.result, job.failure = result, None
+        batches, self._transactions = self._transactions, []
+        if batches:
             outcomes = iter(
                 run_batch(
-                    self._connection, merge_batches([job.work for job in alike]), self._layout_of
+                    self._connection, merge_batches([job.work for job in batches]), self._layout_of
                 )
             )
-            for job in alike:
+            for job in batches:
                 job.result, job.failure = [*islice(outcomes, len(job.work))], None
 
     def _layout_of(self, table: Table) -> Layout:
-        return self._catalogue.layout(table.name)
+        return self._registry.layout(table.name)

@@ -1,7 +1,7 @@
-"""What the engine and its scribe say to each other: whole messages over a socket, each with its length before it.
+"""Messages between the engine and its writer process over a socket, each prefixed with its length.
 
-Rows go there by `marshal`, the fastest there is for tuples of bytes, and outcomes come back by
-`pickle`: both ends are the same program, and nobody else has the socket.
+Requests use `marshal`, the fastest format for tuples of bytes; responses use `pickle`. Both ends run
+the same program, and no other process has the socket.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from tally.store.sqlite.bulk import PreparedBatch, PreparedPuts
 from tally.store.sqlite.expiry import ExpiryRange
 from tally.store.sqlite.table_registry import cached_layout
 
-_HEAD_BYTES: Final = 4
-_PLAIN: Final = 2  # the version of marshal that does not look for what comes twice
+_LENGTH_BYTES: Final = 4
+_MARSHAL_VERSION: Final = 2  # later versions search for repeated objects
 
 
 class MessageConnection(asyncio.Protocol):
@@ -34,14 +34,14 @@ class MessageConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def send(self, message: bytes) -> None:
-        """Send it, if there is still somebody to read it."""
+        """Send a message, unless the connection is lost."""
         if self._transport is not None:
-            self._transport.write(len(message).to_bytes(_HEAD_BYTES, "big") + message)
+            self._transport.write(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
 
-    def say_no_more(self) -> None:
-        """What the other end still has to say is read."""
+    def end_sending(self) -> None:
+        """Close the sending direction; messages of the other end are still received."""
         if self._transport is not None:
-            with suppress(OSError, RuntimeError):  # it has just ended by itself
+            with suppress(OSError, RuntimeError):  # the other end has closed the connection
                 self._transport.write_eof()
 
     def close(self) -> None:
@@ -51,60 +51,61 @@ class MessageConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         received = self._received
         received += data
-        place = 0
-        while len(received) - place >= _HEAD_BYTES:
-            start = place + _HEAD_BYTES
-            end = start + int.from_bytes(received[place:start], "big")
+        position = 0
+        while len(received) - position >= _LENGTH_BYTES:
+            start = position + _LENGTH_BYTES
+            end = start + int.from_bytes(received[position:start], "big")
             if len(received) < end:
                 break
             self._on_message(bytes(received[start:end]))
-            place = end
-        del received[:place]
+            position = end
+        del received[:position]
 
     def eof_received(self) -> bool:
         self._on_end()
-        return True  # answers may still be sent
+        return True  # keep the sending direction open for responses
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (why makes no difference)
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the cause does not matter
         self._transport = None
         self.lost.set()
         self._on_end()
 
 
-def encode_request(number: int, work: PreparedBatch) -> bytes:
-    """The message that asks for the work."""
-    columns = [
+def encode_request(number: int, batch: PreparedBatch) -> bytes:
+    """Encode a request to run a batch."""
+    puts_by_table = [
         (
-            column.layout.declaration,
-            column.condition is not None,
-            column.rows,
-            [*map(tuple, column.notes)],
+            puts.layout.declaration,
+            puts.condition is not None,
+            puts.rows,
+            [*map(tuple, puts.expiry_ranges)],
         )
-        for column in work.columns
+        for puts in batch.puts_by_table
     ]
-    return marshal.dumps((number, columns), _PLAIN)
+    return marshal.dumps((number, puts_by_table), _MARSHAL_VERSION)
 
 
 def decode_request(message: bytes) -> tuple[int, PreparedBatch]:
-    """What a message asks for."""
-    number, columns = marshal.loads(message)  # noqa: S302  (it is our own)
-    return number, PreparedBatch([_column(*told) for told in columns])
+    """Decode the number and the batch of a request."""
+    number, puts_by_table = marshal.loads(message)  # noqa: S302 - from our own process
+    return number, PreparedBatch([_decode_puts(*puts) for puts in puts_by_table])
 
 
-def _column(declaration: str, is_new: bool, rows: list[Any], notes: list[Any]) -> PreparedPuts:
+def _decode_puts(
+    declaration: str, is_conditional: bool, rows: list[Any], expiry_ranges: list[Any]
+) -> PreparedPuts:
     layout = cached_layout(declaration)
-    condition = not_exists(layout.table.partition.name) if is_new else None
-    return PreparedPuts(
-        layout, condition, [row[:2] for row in rows], rows, [ExpiryRange(*note) for note in notes]
-    )
+    condition = not_exists(layout.table.partition.name) if is_conditional else None
+    keys = [row[:2] for row in rows]
+    return PreparedPuts(layout, condition, keys, rows, [ExpiryRange(*r) for r in expiry_ranges])
 
 
 def encode_response(number: int, outcome: Any) -> bytes:
-    """The message that says what became of it: the result, or the error that is to be raised."""
+    """Encode the result of a request, or the error to raise."""
     return pickle.dumps((number, outcome), pickle.HIGHEST_PROTOCOL)
 
 
 def decode_response(message: bytes) -> tuple[int, Any]:
-    """What a message says."""
-    told: tuple[int, Any] = pickle.loads(message)  # noqa: S301  (it is our own)
-    return told
+    """Decode the number and the outcome of a response."""
+    response: tuple[int, Any] = pickle.loads(message)  # noqa: S301 - from our own process
+    return response

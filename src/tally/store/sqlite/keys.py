@@ -1,7 +1,7 @@
-"""Keys as bytes whose order is DynamoDB's order: strings and binaries bytewise, numbers by value.
+"""Encodes keys as bytes in DynamoDB's order: strings and binaries bytewise, numbers by value.
 
-A number becomes a sign, a decimal exponent and its digits, with everything turned round for
-negatives. Zero stands between.
+A number becomes a sign, a decimal exponent and its digits, with the bytes of negative numbers
+inverted. Zero lies between.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,14 @@ from tally.store.values import Item
 
 _NEGATIVE, _ZERO, _POSITIVE = b"\x7f", b"\x80", b"\x81"
 _EXPONENT_OFFSET = 129
-_TURNED = bytes(255 - value for value in range(256))
-_END_OF_NEGATIVE = b"\xff"
+_INVERTED = bytes(255 - value for value in range(256))
+_NEGATIVE_END = b"\xff"
 
 RowKey: TypeAlias = tuple[bytes, bytes]
 
 
 def encode_number(value: int | Decimal) -> bytes:
-    """A number as bytes that sort by its value."""
+    """Encode a number as bytes that sort by value."""
     if not value:
         return _ZERO
     if isinstance(value, int):
@@ -39,19 +39,19 @@ def encode_number(value: int | Decimal) -> bytes:
         text = "".join(map(str, digits)).lstrip("0")
         exponent = len(text) + int(scale)
     body = bytes((exponent + _EXPONENT_OFFSET,)) + text.rstrip("0").encode()
-    return _POSITIVE + body if value > 0 else _NEGATIVE + body.translate(_TURNED) + _END_OF_NEGATIVE
+    return _POSITIVE + body if value > 0 else _NEGATIVE + body.translate(_INVERTED) + _NEGATIVE_END
 
 
 _ENCODERS: dict[KeyType, Callable[[Any], bytes]] = {"S": str.encode, "N": encode_number, "B": bytes}
 
 
 def encode_part(part: KeyPart, value: Any) -> bytes:
-    """A key attribute's value as bytes."""
+    """Encode the value of a key attribute."""
     return _ENCODERS[part.type](value)
 
 
 def row_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
-    """A function from an item or key, already found good, to the bytes of its primary key."""
+    """Return a function that encodes the primary key of a validated item or key."""
     partition, sort = table.partition, table.sort
     first, encode_first = partition.name, _ENCODERS[partition.type]
     if sort is None:
@@ -61,7 +61,7 @@ def row_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
 
 
 def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
-    """A function from exactly a key to its bytes; good strings, the common case, are checked as they are encoded."""
+    """Return a function that validates and encodes a key; it has a fast path for strings."""
     read = row_key_reader(table)
 
     def read_checked(key: Mapping[str, Any]) -> RowKey:
@@ -89,7 +89,7 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
 def key_columns(
     table: Table, columns: Mapping[str, Sequence[Any]], common: Item
 ) -> tuple[list[bytes], list[bytes]] | None:
-    """The bytes of the primary keys of items by attribute, if they are good strings, the common case; None: look more closely."""
+    """Encode the primary keys of items given by attribute; None if the fast path for strings fails."""
     if table.by_name:
         return None
     count = len(next(iter(columns.values())))
@@ -110,13 +110,13 @@ def _key_column(part: KeyPart, values: Sequence[Any]) -> list[bytes]:
 
 
 def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | None]:
-    """A function from an item to the bytes of its key in the index, or None where the item is not in it.
+    """Return a function that encodes an item's index key, or returns None if the item is not indexed.
 
-    A write with an unfit index key is refused before it comes here; an item that is older than the
-    index is just not in it.
+    A write with an invalid index key is rejected earlier; an item older than the index is just not in
+    it.
     """
     partition, sort = index.partition, index.sort
-    first, encode_first = partition.name, _fitting(partition, MAX_PARTITION_BYTES)
+    first, encode_first = partition.name, _lenient_encoder(partition, MAX_PARTITION_BYTES)
 
     def read_partition(item: Mapping[str, Any]) -> RowKey | None:
         one = encode_first(item.get(first))
@@ -124,7 +124,7 @@ def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | Non
 
     if sort is None:
         return read_partition
-    second, encode_second = sort.name, _fitting(sort, MAX_SORT_BYTES)
+    second, encode_second = sort.name, _lenient_encoder(sort, MAX_SORT_BYTES)
 
     def read(item: Mapping[str, Any]) -> RowKey | None:
         one, two = encode_first(item.get(first)), encode_second(item.get(second))
@@ -133,8 +133,8 @@ def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | Non
     return read
 
 
-def _fitting(part: KeyPart, most: int) -> Callable[[Any], bytes | None]:
-    """An encoder that answers None for what is no value of a key: missing, of another type, empty or too long."""
+def _lenient_encoder(part: KeyPart, limit: int) -> Callable[[Any], bytes | None]:
+    """Return an encoder that returns None for an invalid key: missing, wrong type, empty or too long."""
     if part.type == "N":
         return lambda value: (
             encode_number(value) if type(value) is int or type(value) is Decimal else None
@@ -142,15 +142,15 @@ def _fitting(part: KeyPart, most: int) -> Callable[[Any], bytes | None]:
 
     def encode_string(value: Any) -> bytes | None:
         encoded = value.encode() if type(value) is str else b""
-        return encoded if 0 < len(encoded) <= most else None
+        return encoded if 0 < len(encoded) <= limit else None
 
     def encode_binary(value: Any) -> bytes | None:
-        return value if type(value) is bytes and 0 < len(value) <= most else None
+        return value if type(value) is bytes and 0 < len(value) <= limit else None
 
     return encode_string if part.type == "S" else encode_binary
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The first bytes behind everything that starts with the prefix; None where there is nothing behind."""
+    """Return the smallest bytes after all that start with the prefix; None if there are none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None

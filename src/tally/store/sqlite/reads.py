@@ -1,4 +1,4 @@
-"""Ranges of a table or an index, a page at a time, in short strides, so that nobody waits long for the event loop."""
+"""Reads ranges of a table or an index page by page, in small steps that do not block the event loop."""
 
 import asyncio
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from tally.store.sqlite.layout import IndexLayout, Layout, index_name
 from tally.store.validate import KeyRange
 from tally.store.values import Item, Key
 
-_STRIDE = 128
+_STEP_ROWS = 128
 _Bound: TypeAlias = tuple[str, bytes]
 
 
 class _Shape(NamedTuple):
-    """What decides the text of a range's statement, so that it is composed once."""
+    """The properties that determine the SQL of a range, used as a cache key."""
 
     partition: bool
     operators: tuple[str, ...]
-    after: bool
+    after_start: bool
     forward: bool
 
 
 class Reader:
-    """One page of a query or scan, as it is read."""
+    """Reads one page of a query or scan."""
 
     def __init__(
         self, connection: apsw.Connection, layout: Layout, operation: Query | Scan
@@ -43,74 +43,74 @@ class Reader:
         self._project = projector(operation.projection) if operation.projection else None
         self._fetches = self._index is not None and self._index.fetches(operation.projection)
         self._bytes = 0
-        self._fetched = 0
+        self._fetched_steps = 0
         self._scanned = 0
         self.items: list[Item] = []
         self._last: Item | None = None
 
-    async def page(self, wanted: KeyRange | None) -> Page:
-        """Read until the limit, the page's size or the end."""
+    async def page(self, key_range: KeyRange | None) -> Page:
+        """Read until the limit, the page size or the end."""
         start = self._operation.start
         limit = self._operation.limit
         while True:
-            stride = _STRIDE if limit is None else min(_STRIDE, limit - self._scanned)
-            count, full = self._read(wanted, start, stride)
+            step_rows = _STEP_ROWS if limit is None else min(_STEP_ROWS, limit - self._scanned)
+            count, full = self._read(key_range, start, step_rows)
             if full or (limit is not None and self._scanned >= limit):
                 return self._finish(more=True)
-            if count < stride:
+            if count < step_rows:
                 return self._finish(more=False)
-            start = self._page_key()
+            start = self._last_key()
             await asyncio.sleep(0)
 
-    def _read(self, wanted: KeyRange | None, start: Key | None, stride: int) -> tuple[int, bool]:
-        statement, values = self._statement(wanted, start, stride)
+    def _read(
+        self, key_range: KeyRange | None, start: Key | None, step_rows: int
+    ) -> tuple[int, bool]:
+        statement, values = self._statement(key_range, start, step_rows)
         cursor = self._connection.execute(statement, values)
-        take = (
-            self._take_plain
-            if self._index is None and self._operation.filter is None
-            else self._take
+        add_item = (
+            self._add_plain if self._index is None and self._operation.filter is None else self._add
         )
         count = 0
         for packed, size in cursor:
             count += 1
-            take(unpack(packed), size)
+            add_item(unpack(packed), size)
             if self._bytes >= MAX_PAGE_BYTES:
                 cursor.close()
                 return count, True
         return count, False
 
-    def _take_plain(self, item: Item, size: int) -> None:
-        """What most reads do: every item of the table's own range, whole or projected."""
+    def _add_plain(self, item: Item, size: int) -> None:
+        """Handle the common case: no index and no filter."""
         self._last = item
         self._scanned += 1
         self._bytes += size
         self.items.append(item if self._project is None else self._project(item))
 
-    def _take(self, item: Item, size: int) -> None:
+    def _add(self, item: Item, size: int) -> None:
         operation, index = self._operation, self._index
         self._last = item
         self._scanned += 1
-        self._bytes += size if index is None else index.carried_size(item, size)
-        carried = item if index is None else index.carry(item)
-        if operation.filter is not None and not matches(operation.filter, carried):
+        self._bytes += size if index is None else index.projected_size(item, size)
+        projected = item if index is None else index.project(item)
+        if operation.filter is not None and not matches(operation.filter, projected):
             return
         if self._fetches:
-            self._fetched += capacity.read_steps(size)
-            carried = item
-        self.items.append(carried if self._project is None else self._project(carried))
+            self._fetched_steps += capacity.read_steps(size)
+            projected = item
+        self.items.append(projected if self._project is None else self._project(projected))
 
     def _finish(self, *, more: bool) -> Page:
         cost = capacity.read_capacity(
-            self._bytes, consistent=self._operation.consistent, fetched=self._fetched
+            self._bytes, consistent=self._operation.consistent, fetched_steps=self._fetched_steps
         )
         return Page(
             self.items,
-            self._page_key() if more and self._last is not None else None,
+            self._last_key() if more and self._last is not None else None,
             self._scanned,
             cost,
         )
 
-    def _page_key(self) -> Item:
+    def _last_key(self) -> Item:
         last = self._last or {}
         names = dict.fromkeys(
             (*self._layout.table.key_names, *(part.name for part in self._index_parts()))
@@ -121,32 +121,38 @@ class Reader:
         return index_key(self._index.index) if self._index else ()
 
     def _statement(
-        self, wanted: KeyRange | None, start: Key | None, stride: int
+        self, key_range: KeyRange | None, start: Key | None, step_rows: int
     ) -> tuple[str, tuple[Any, ...]]:
-        key = (self._index.index if self._index else self._layout.table) if wanted else None
+        key = (self._index.index if self._index else self._layout.table) if key_range else None
         partition = (
-            () if key is None or wanted is None else (encode_part(key.partition, wanted.partition),)
+            ()
+            if key is None or key_range is None
+            else (encode_part(key.partition, key_range.partition),)
         )
-        bounds = list(_bounds(key.sort, wanted)) if key is not None and key.sort and wanted else []
+        bounds = (
+            list(_bounds(key.sort, key_range)) if key is not None and key.sort and key_range else []
+        )
         if start is not None and bounds:
-            # The page key is inside the range, so it replaces the bound that was passed on the way
-            # to it.
-            passed = ">" if self._forward else "<"
-            bounds = [bound for bound in bounds if not bound[0].startswith(passed)]
-        after = () if start is None else self._row_of(start)
+            # The page key lies within the range, so it replaces the bound on its side.
+            replaced = ">" if self._forward else "<"
+            bounds = [bound for bound in bounds if not bound[0].startswith(replaced)]
+        start_row = () if start is None else self._start_row(start)
         shape = _Shape(
-            bool(partition), tuple(operator for operator, _ in bounds), bool(after), self._forward
+            bool(partition),
+            tuple(operator for operator, _ in bounds),
+            bool(start_row),
+            self._forward,
         )
-        known = self._layout.ranges
-        statement = known.get((self._operation.index, shape))
+        statements = self._layout.ranges
+        statement = statements.get((self._operation.index, shape))
         if statement is None:
-            statement = known[self._operation.index, shape] = _compose(
+            statement = statements[self._operation.index, shape] = _compose(
                 self._layout, self._index, shape
             )
-        return statement, (*partition, *(value for _, value in bounds), *after, stride)
+        return statement, (*partition, *(value for _, value in bounds), *start_row, step_rows)
 
-    def _row_of(self, start: Key) -> tuple[bytes, ...]:
-        """The page key as the columns that order the rows."""
+    def _start_row(self, start: Key) -> tuple[bytes, ...]:
+        """Return the page key as the columns that order the rows."""
         row = self._layout.read_key(start)
         if self._index is None:
             return row if isinstance(self._operation, Scan) else row[1:]
@@ -154,39 +160,38 @@ class Reader:
         return (*entry, *row) if isinstance(self._operation, Scan) else (*entry[1:], *row)
 
 
-def _bounds(sort: KeyPart, wanted: KeyRange) -> Iterator[_Bound]:
-    """The key condition on the sort key as comparisons of bytes."""
-    if wanted.operator is None:
+def _bounds(sort: KeyPart, key_range: KeyRange) -> Iterator[_Bound]:
+    """Translate the sort-key condition to comparisons of encoded keys."""
+    if key_range.operator is None:
         return
-    low = encode_part(sort, wanted.low)
-    if wanted.operator == "begins_with":
+    low = encode_part(sort, key_range.low)
+    if key_range.operator == "begins_with":
         yield ">=", low
-        behind = successor(low)
-        if behind is not None:
-            yield "<", behind
-    elif wanted.operator == "between":
+        end = successor(low)
+        if end is not None:
+            yield "<", end
+    elif key_range.operator == "between":
         yield ">=", low
-        yield "<=", encode_part(sort, wanted.high)
-    elif wanted.operator == "=":
+        yield "<=", encode_part(sort, key_range.high)
+    elif key_range.operator == "=":
         yield ">=", low
         yield "<=", low
     else:
-        yield wanted.operator, low
+        yield key_range.operator, low
 
 
 def _compose(layout: Layout, index: IndexLayout | None, shape: _Shape) -> str:
     if index is None:
         source, columns, result = layout.rows, ["pk", "sk"], "item, size"
     else:
-        # CROSS JOIN keeps SQLite from turning the loops round: the entries give the order, the rows
-        # are looked up.
+        # CROSS JOIN fixes the join order: index entries first, then row lookups.
         entries = index_name(layout.table.name, index.index.name)
         source = f"{entries} AS e CROSS JOIN {layout.rows} AS r ON r.pk = e.pk AND r.sk = e.sk"
         columns, result = ["e.ipk", "e.isk", "e.pk", "e.sk"], "r.item, r.size"
     order = columns[1:] if shape.partition else columns
     tests = [f"{columns[0]} = ?"] if shape.partition else []
     tests += [f"{columns[1]} {operator} ?" for operator in shape.operators]
-    if shape.after:
+    if shape.after_start:
         marks = ", ".join("?" for _ in order)
         tests.append(f"({', '.join(order)}) {'>' if shape.forward else '<'} ({marks})")
     where = f" WHERE {' AND '.join(tests)}" if tests else ""

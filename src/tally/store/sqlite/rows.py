@@ -1,8 +1,8 @@
-"""Many rows in one step of SQLite: as many as possible to a statement, and so with one turn of Python's lock.
+"""Writes many rows per SQL statement, to reduce contention for the GIL.
 
-A step lets go of the lock, so that the event loop works while SQLite does. With a row to a step the
-two would hand the lock to and fro for every row, which costs more than the row; and whoever asks a
-busy loop for it waits up to a millisecond.
+Each statement releases the GIL, so the event loop runs while SQLite works. With one row per
+statement, both threads would hand over the GIL for every row, which costs more than the row; a busy
+event loop keeps it for up to a millisecond.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,54 +14,58 @@ import apsw
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
 
-# Rows to a statement: any number up to the first, or a multiple of the second up to the third. Each
-# number is a statement of its own, which SQLite keeps prepared.
-_ANY, _STEP, _MOST = 512, 256, 1024
+# Rows per statement: any number up to the first, or a multiple of the second up to the third.
+# SQLite caches one prepared statement per number.
+_MAX_ANY_ROWS, _ROW_STEP, _MAX_ROWS = 512, 256, 1024
 
 T = TypeVar("T")
 
 
-def _portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    start, left = 0, len(rows)
-    while left:
-        size = left if left <= _ANY else min(left // _STEP * _STEP, _MOST)
+def _chunks(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    start, remaining = 0, len(rows)
+    while remaining:
+        size = (
+            remaining
+            if remaining <= _MAX_ANY_ROWS
+            else min(remaining // _ROW_STEP * _ROW_STEP, _MAX_ROWS)
+        )
         yield rows[start : start + size]
-        start, left = start + size, left - size
+        start, remaining = start + size, remaining - size
 
 
-def sizes_at(
+def read_sizes(
     connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]
 ) -> dict[RowKey, int]:
-    """How large the items at these keys are, of those that there are."""
+    """Return the sizes of the existing items at these keys."""
     found: dict[RowKey, int] = {}
-    for some in _portions(keys):
+    for chunk in _chunks(keys):
         rows: list[Any] = connection.execute(
-            layout.select_sizes(len(some)), [*chain.from_iterable(some)]
+            layout.select_sizes(len(chunk)), [*chain.from_iterable(chunk)]
         ).fetchall()
         found.update(((pk, sk), size) for pk, sk, size in rows)
     return found
 
 
 def put_new(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) -> dict[RowKey, int]:
-    """Write rows of different keys, but not where there is one: the sizes of those that are there.
+    """Insert rows with distinct keys unless they exist; return the sizes of the existing items.
 
-    To look for them beforehand would cost a third of the writing, and there are none as a rule.
+    Checking beforehand would cost a third of the insert, and usually none exists.
     """
-    there: dict[RowKey, int] = {}
-    for some in _portions(rows):
+    existing_sizes: dict[RowKey, int] = {}
+    for chunk in _chunks(rows):
         try:
-            connection.execute(layout.insert_new(len(some)), [*chain.from_iterable(some)])
+            connection.execute(layout.insert_new(len(chunk)), [*chain.from_iterable(chunk)])
         except apsw.ConstraintError:
-            left = some[connection.changes() :]  # those before it are written
-            found = sizes_at(connection, layout, [row[:2] for row in left])
-            there |= found
-            put_new(connection, layout, [row for row in left if row[:2] not in found])
-    return there
+            remaining = chunk[connection.changes() :]  # the rows before it were inserted
+            found = read_sizes(connection, layout, [row[:2] for row in remaining])
+            existing_sizes |= found
+            put_new(connection, layout, [row for row in remaining if row[:2] not in found])
+    return existing_sizes
 
 
 def put_rows(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) -> dict[RowKey, int]:
-    """Write rows of different keys: the sizes of those that were there before."""
-    there = put_new(connection, layout, rows)
-    if there:
-        connection.executemany(layout.upsert, [row for row in rows if row[:2] in there])
-    return there
+    """Insert or replace rows with distinct keys; return the sizes of the replaced items."""
+    existing_sizes = put_new(connection, layout, rows)
+    if existing_sizes:
+        connection.executemany(layout.upsert, [row for row in rows if row[:2] in existing_sizes])
+    return existing_sizes

@@ -1,7 +1,7 @@
-"""Which tables there are.
+"""The tables of a database.
 
-The database holds the declarations, so that every process on it keeps every index, also one that a
-newer process added.
+The database holds the declarations, so every process maintains every index, including one that
+another process added.
 """
 
 import threading
@@ -34,14 +34,14 @@ from tally.store.sqlite.layout import (
 )
 
 _BACKFILL_ROWS = 1_000
-_compiling = threading.Lock()
+_compile_lock = threading.Lock()
 
 
 class TableRegistry:
-    """The tables of one database, read again whenever the database says that they changed.
+    """The compiled tables of one database, reloaded when the database changes.
 
-    The readers have one and the writer has another, since they live in different threads and see
-    different moments.
+    The readers and the writer have one each, because they live in different threads and see different
+    snapshots.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -50,7 +50,7 @@ class TableRegistry:
         self.refresh(connection)
 
     def refresh(self, connection: apsw.Connection) -> None:
-        """Read the declarations again if they changed."""
+        """Reload the declarations if they changed."""
         try:
             generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
             if generation != self._generation:
@@ -62,22 +62,22 @@ class TableRegistry:
             raise to_store_error(error, connection.filename) from error
         except (ValueError, TypeError, LookupError, InvalidSchema) as error:
             raise StorageUnwritable(
-                f"{connection.filename}: the list of tables is damaged: {error!r}"
+                f"{connection.filename}: the table registry is damaged: {error!r}"
             ) from error
 
-    def forget(self) -> None:
-        """What was read or made in a transaction that was rolled back is not to be relied on."""
+    def invalidate(self) -> None:
+        """Discard the state of a rolled-back transaction."""
         self._generation = -1
 
     def layout(self, name: str) -> Layout:
-        """The layout of a table."""
+        """Return the layout of a table; raise TableNotFound if there is none."""
         found = self._layouts.get(name)
         if found is None:
-            raise TableNotFound(f"there is no table {name}")
+            raise TableNotFound(f"table {name} does not exist")
         return found
 
-    def known(self, name: str, connection: apsw.Connection, index: str | None = None) -> Layout:
-        """The layout of a table that another process may have made, or given that index, a moment ago."""
+    def find(self, name: str, connection: apsw.Connection, index: str | None = None) -> Layout:
+        """Return the layout of a table, and refresh if another process may have created it or its index."""
         found = self._layouts.get(name)
         if found is None or (index is not None and index not in found.table.by_name):
             self.refresh(connection)
@@ -85,20 +85,20 @@ class TableRegistry:
         return found
 
     def names(self) -> list[str]:
-        """The names of all tables."""
+        """Return the names of all tables."""
         return sorted(self._layouts)
 
     def create(self, connection: apsw.Connection, table: Table) -> None:
-        """Make a table."""
+        """Create a table."""
         if table.name in self._layouts:
-            raise TableExists(f"there is already a table {table.name}")
+            raise TableExists(f"table {table.name} already exists")
         connection.execute(create_rows(table.name))
         for index in table.by_name:
             connection.execute(create_index(table.name, index))
         self._record(connection, table)
 
     def ensure(self, connection: apsw.Connection, table: Table) -> None:
-        """Make a table, or bring its indexes and time to live to what is declared."""
+        """Create a table, or change its indexes and TTL to match the declaration."""
         layout = self._layouts.get(table.name)
         if layout is None:
             self.create(connection, table)
@@ -108,21 +108,21 @@ class TableRegistry:
             raise TableDiffers(
                 f"table {table.name} has the key {stored.key_names}; a key cannot be changed"
             )
-        if _bare(stored) == _bare(table):
+        if _stored_part(stored) == _stored_part(table):
             return
-        self._change(connection, layout, table)
+        self._alter(connection, layout, table)
         self._record(connection, table)
 
     def drop(self, connection: apsw.Connection, name: str) -> None:
-        """Remove a table with all that is in it."""
+        """Delete a table with all items."""
         for index in self.layout(name).table.by_name:
             connection.execute(f"DROP TABLE {index_name(name, index)}")
         connection.execute(f"DROP TABLE {rows_name(name)}")
         delete_expiry_ranges(connection, name)
         connection.execute("DELETE FROM tables WHERE name = ?", (name,))
-        self._changed(connection)
+        self._increment_generation(connection)
 
-    def _change(self, connection: apsw.Connection, layout: Layout, table: Table) -> None:
+    def _alter(self, connection: apsw.Connection, layout: Layout, table: Table) -> None:
         stored = layout.table
         for name, index in stored.by_name.items():
             if table.by_name.get(name) != index:
@@ -134,30 +134,33 @@ class TableRegistry:
             _backfill(connection, compile_layout(table), added)
             delete_expiry_ranges(
                 connection, table.name
-            )  # every row says by itself now when it expires
+            )  # the backfill stores the expiry in every row
 
     def _record(self, connection: apsw.Connection, table: Table) -> None:
         connection.execute(
             "INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declare(table))
         )
-        self._changed(connection)
+        self._increment_generation(connection)
 
-    def _changed(self, connection: apsw.Connection) -> None:
+    def _increment_generation(self, connection: apsw.Connection) -> None:
         connection.execute("UPDATE generation SET value = value + 1")
         self.refresh(connection)
 
 
 def _backfill(connection: apsw.Connection, layout: Layout, added: set[str]) -> None:
-    """Fill new indexes and the expiry from the rows that are there."""
+    """Fill new indexes and the expiry column from the existing rows."""
     indexes = [index for index in layout.indexes if index.index.name in added]
-    select = f"SELECT pk, sk, item, expires FROM {layout.rows} WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT {_BACKFILL_ROWS}"
+    select = (
+        f"SELECT pk, sk, item, expires FROM {layout.rows} WHERE (pk, sk) > (?, ?)"
+        f" ORDER BY pk, sk LIMIT {_BACKFILL_ROWS}"
+    )
     update = f"UPDATE {layout.rows} SET expires = ? WHERE pk = ? AND sk = ?"
-    passed: Any = (b"", b"")
+    last_key: Any = (b"", b"")
     while True:
-        rows: Any = connection.execute(select, passed).fetchall()
+        rows: Any = connection.execute(select, last_key).fetchall()
         if not rows:
             return
-        passed = rows[-1][:2]
+        last_key = rows[-1][:2]
         for pk, sk, packed, expires in rows:
             item = unpack(packed)
             for index in indexes:
@@ -168,8 +171,8 @@ def _backfill(connection: apsw.Connection, layout: Layout, added: set[str]) -> N
                 connection.execute(update, (layout.expires(item), pk, sk))
 
 
-def _bare(table: Table) -> Table:
-    """A table without the attributes that are a contract of its readers and no business of the engine."""
+def _stored_part(table: Table) -> Table:
+    """Return the table without attributes and version, which the engine does not store."""
     return replace(
         table,
         attributes=(),
@@ -179,11 +182,11 @@ def _bare(table: Table) -> Table:
 
 
 def cached_layout(declaration: str) -> Layout:
-    """One layout for one declaration, so that all who mean the same know it by identity, in whichever thread."""
-    with _compiling:
-        return _compiled(declaration)
+    """Return the same layout object for equal declarations, in every thread."""
+    with _compile_lock:
+        return _compile_cached(declaration)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(declaration: str) -> Layout:
+def _compile_cached(declaration: str) -> Layout:
     return compile_layout(read_declaration(declaration))

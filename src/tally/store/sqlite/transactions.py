@@ -1,4 +1,4 @@
-"""Transactions inside the writer's own: each happens whole or not at all, with a reason for each of its items."""
+"""Runs transactions inside the writer's SQL transaction: all writes or none, with a reason per item."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -36,13 +36,13 @@ Step: TypeAlias = tuple[Layout, PreparedWrite]
 
 
 class PreparedTransaction(Struct, frozen=True):
-    """A transaction and its writes, checked and encoded by the tables as they stand."""
+    """A transaction with its writes validated and encoded for the current tables."""
 
     operation: Transaction
     steps: list[Step]
 
-    def renewed(self, layouts: Mapping[str, Layout]) -> "PreparedTransaction":
-        """The same, checked and encoded again where a table was changed in the meantime."""
+    def refreshed(self, layouts: Mapping[str, Layout]) -> "PreparedTransaction":
+        """Return the transaction, validated and encoded again for tables that changed."""
         steps = [(layouts[old.table.name], step) for old, step in self.steps]
         return PreparedTransaction(
             self.operation, [(layout, refresh(layout, step)) for layout, step in steps]
@@ -52,7 +52,7 @@ class PreparedTransaction(Struct, frozen=True):
 def prepare_transaction(
     operation: Transaction, layout_of: Callable[[Table], Layout]
 ) -> PreparedTransaction:
-    """A transaction that was found good once, checked and encoded by the tables as they stand."""
+    """Validate and encode the writes of a transaction for the current tables."""
     layouts = [layout_of(write.table) for write in operation.writes]
     return PreparedTransaction(
         operation,
@@ -64,14 +64,14 @@ def prepare_transaction(
 
 
 def transact(
-    connection: apsw.Connection, asked: PreparedTransaction, now: float
+    connection: apsw.Connection, prepared: PreparedTransaction, now: float
 ) -> TransactionResult:
-    """All writes of a transaction, or none and a reason for each.
+    """Apply all writes, or raise TransactionCancelled with a reason for each.
 
-    One that happened before costs reads.
+    A repeated token applies nothing and costs reads.
     """
-    operation, steps = asked.operation, asked.steps
-    if operation.token is not None and _seen(connection, operation, now):
+    operation, steps = prepared.operation, prepared.steps
+    if operation.token is not None and _is_repeated(connection, operation, now):
         return TransactionResult(
             capacity.transaction_read_capacity(
                 read_row(connection, layout, step.key)[1] for layout, step in steps
@@ -79,9 +79,9 @@ def transact(
         )
     changes: list[ItemChange | None] = []
     reasons: list[Reason] = []
-    for layout, prepared in steps:
+    for layout, write in steps:
         try:
-            changes.append(plan_change(connection, layout, prepared))
+            changes.append(plan_change(connection, layout, write))
             reasons.append(Reason("None"))
         except ConditionFailed as failure:
             reasons.append(Reason("ConditionalCheckFailed", str(failure), failure.item))
@@ -93,31 +93,33 @@ def transact(
         if change is not None:
             apply_change(connection, change)
     if operation.token is not None:
-        _remember(connection, operation, now)
+        _record_token(connection, operation, now)
     return TransactionResult(capacity.transaction_capacity(changes))
 
 
 def try_transact(
-    connection: apsw.Connection, asked: PreparedTransaction, now: float
+    connection: apsw.Connection, prepared: PreparedTransaction, now: float
 ) -> TransactionResult | StoreError:
-    """What became of a transaction, refusals included."""
+    """Run a transaction and return its result or its error."""
     try:
-        return transact(connection, asked, now)
-    except StoreError as refusal:
-        return refusal
+        return transact(connection, prepared, now)
+    except StoreError as error:
+        return error
 
 
-def _seen(connection: apsw.Connection, operation: Transaction, now: float) -> bool:
+def _is_repeated(connection: apsw.Connection, operation: Transaction, now: float) -> bool:
     query = "SELECT fingerprint FROM tokens WHERE token = ? AND used > ?"
     row = connection.execute(query, (operation.token, now - TOKEN_SECONDS)).fetchone()
     if row is None:
         return False
     if row[0] != _fingerprint(operation.writes):
-        raise TokenMismatch(f"the client token {operation.token} was used for another transaction")
+        raise TokenMismatch(
+            f"the client token {operation.token} was used for a different transaction"
+        )
     return True
 
 
-def _remember(connection: apsw.Connection, operation: Transaction, now: float) -> None:
+def _record_token(connection: apsw.Connection, operation: Transaction, now: float) -> None:
     connection.execute("DELETE FROM tokens WHERE used <= ?", (now - TOKEN_SECONDS,))
     connection.execute(
         "INSERT INTO tokens VALUES (?, ?, ?)",
@@ -126,7 +128,10 @@ def _remember(connection: apsw.Connection, operation: Transaction, now: float) -
 
 
 def _fingerprint(writes: Sequence[Write]) -> bytes:
-    """The same for the same writes, whatever the order of names in a map or of elements in a set."""
+    """Hash the writes independently of the order of map keys and set elements.
+
+    The class names in the hash are part of the stored format.
+    """
     return hashlib.sha256(repr(_canonical(list(writes))).encode()).digest()
 
 
@@ -138,9 +143,9 @@ def _canonical(value: Any) -> Any:
             _canonical(getattr(value, name)) for name in value.__struct_fields__
         ]
     if isinstance(value, Mapping):
-        return "M", sorted((name, _canonical(each)) for name, each in value.items())
+        return "M", sorted((name, _canonical(element)) for name, element in value.items())
     if isinstance(value, set | frozenset):
-        return "S", sorted(repr(_canonical(each)) for each in value)
+        return "S", sorted(repr(_canonical(element)) for element in value)
     if isinstance(value, list | tuple):
-        return [_canonical(each) for each in value]
+        return [_canonical(element) for element in value]
     return normalize_number(value) if isinstance(value, Decimal) else value

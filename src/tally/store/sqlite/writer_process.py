@@ -1,9 +1,8 @@
-"""A process of its own that writes what comes many at a time, where that is much: the scribe.
+"""A separate process that runs bulk writes under load, to avoid contention for the GIL.
 
-The writer's thread shares Python's lock with the event loop. Under load the two wait for each other
-at every statement, and a commit takes three times as long as its work; on another core, with a lock
-of its own, it does not. The scribe is started when there is enough to write, and ends with the
-engine. It needs some forty megabytes.
+The writer thread shares the GIL with the event loop. Under load both wait for each other at every
+statement, and a commit takes three times as long as its work. The process starts when the write rate
+justifies it, ends with the engine, and needs about 40 MB.
 """
 
 import asyncio
@@ -23,53 +22,48 @@ from tally.store.sqlite.bulk import PreparedBatch
 from tally.store.sqlite.ipc import MessageConnection, decode_response, encode_request
 from tally.store.sqlite.writer_thread import WriterThread
 
-_AGAIN_SECONDS = 30.0  # after it could not be started, or ended by itself
+_RESTART_SECONDS = 30.0  # after a failed start or an unexpected end
 _END_SECONDS = 20.0
-_MANY = (
-    8  # transactions that are worth the way to the scribe; fewer go along where it writes anyway
-)
-_LOST = "the process that writes has ended: what was asked of it may have been stored, or not"
+_MIN_TRANSACTIONS = 8  # smaller batches use the process only while it is busy
+_LOST = "the writer process ended: the write may or may not have been stored"
 
 _log = logs.logger()
 
 
 class WriterProcess:
-    """The process, and what it was asked for."""
+    """The process and its pending requests."""
 
     def __init__(self) -> None:
         self.ready = asyncio.Event()
-        self._line = MessageConnection(self._on_message, self._on_end)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._connection = MessageConnection(self._on_message, self._on_end)
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
         self._ended = asyncio.Event()
         self._is_closing = False
         self._process: Process | None = None
 
-    async def start(self, path: Path, file: tuple[int, int]) -> None:
-        """Start it for the file of that identity; it is ready a moment later."""
-        ours, its = socket.socketpair()
-        with its, ExitStack() as unless_it_starts:
-            unless_it_starts.callback(ours.close)
-            await asyncio.get_running_loop().create_connection(lambda: self._line, sock=ours)
-            unless_it_starts.pop_all()
-            unless_it_starts.callback(self._give_up)
-            # A session of its own: what ends Tally from the keyboard is for Tally to hear.
+    async def start(self, path: Path, identity: tuple[int, int]) -> None:
+        """Start the process for this file; it sets `ready` a moment later."""
+        ours, theirs = socket.socketpair()
+        with theirs, ExitStack() as on_failure:
+            on_failure.callback(ours.close)
+            await asyncio.get_running_loop().create_connection(lambda: self._connection, sock=ours)
+            on_failure.pop_all()
+            on_failure.callback(self._abort)
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
                 "-m",
                 "tally.store.sqlite.writer_process_main",
-                *map(str, (path, *file, its.fileno())),
-                env=os.environ
-                | {
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
-                },  # the same modules as here
-                pass_fds=(its.fileno(),),
+                *map(str, (path, *identity, theirs.fileno())),
+                # The same modules as in this process.
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                pass_fds=(theirs.fileno(),),
                 stdin=DEVNULL,
                 stdout=DEVNULL,
-                start_new_session=True,
+                start_new_session=True,  # only this process handles Ctrl-C
             )
-            unless_it_starts.pop_all()
+            on_failure.pop_all()
 
     @property
     def pid(self) -> int | None:
@@ -77,22 +71,26 @@ class WriterProcess:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._waiting)
+        """Whether requests are pending."""
+        return bool(self._pending)
 
-    def submit(self, work: PreparedBatch) -> "asyncio.Future[Any]":
-        """Ask for the work to be done; the future is answered once it is durable, or with OutcomeUnknown if it ends before."""
+    def submit(self, batch: PreparedBatch) -> "asyncio.Future[Any]":
+        """Send the batch; the future resolves once it is durable.
+
+        It fails with OutcomeUnknown if the process ends first.
+        """
         self._number += 1
-        self._line.send(encode_request(self._number, work))
-        future = self._waiting[self._number] = asyncio.get_running_loop().create_future()
+        self._connection.send(encode_request(self._number, batch))
+        future = self._pending[self._number] = asyncio.get_running_loop().create_future()
         return future
 
     async def close(self) -> None:
-        """Let it finish what it was asked for, and end."""
+        """Let the process complete its requests and end."""
         self._is_closing = True
         self.ready.clear()
         if self._process is None:
             return
-        self._line.say_no_more()
+        self._connection.end_sending()
         try:
             async with asyncio.timeout(_END_SECONDS):
                 await self._ended.wait()
@@ -102,11 +100,11 @@ class WriterProcess:
                 self._process.kill()
             await self._process.wait()
         finally:
-            self._line.close()
+            self._connection.close()
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         self._is_closing = True
-        self._line.close()
+        self._connection.close()
 
     def _on_message(self, message: bytes) -> None:
         if not message:
@@ -114,8 +112,8 @@ class WriterProcess:
                 self.ready.set()
             return
         number, outcome = decode_response(message)
-        future = self._waiting.pop(number)
-        if future.done():  # whoever asked has been cancelled
+        future = self._pending.pop(number)
+        if future.done():  # the caller was cancelled
             return
         if isinstance(outcome, BaseException):
             future.set_exception(outcome)
@@ -125,42 +123,42 @@ class WriterProcess:
     def _on_end(self) -> None:
         if not self._is_closing and not self._ended.is_set():
             _log.warning(
-                "The process that writes for the store has ended",
-                action="scribe_ended",
-                waiting=len(self._waiting),
+                "Writer process ended unexpectedly",
+                action="writer_process_ended",
+                pending=len(self._pending),
             )
         self.ready.clear()
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
             if not future.done():
                 future.set_exception(OutcomeUnknown(_LOST))
         self._ended.set()
 
 
 class WriteRouter:
-    """Where transactions go that came many at a time: to the writer's thread, or to the scribe where there are very many.
+    """Routes batches of transactions to the writer thread or, under load, to the writer process.
 
-    It is worth its memory from `busy` transactions in a second on; None: never.
+    The process starts above `writer_process_rate` transactions per second; None disables it.
     """
 
     def __init__(self, path: Path, writer: WriterThread, writer_process_rate: int | None) -> None:
         self._path = path
         self._writer = writer
-        self._busy = writer_process_rate if _processors() > 1 else None
+        self._rate = writer_process_rate if _cpu_count() > 1 else None
         self.process: WriterProcess | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._since = self._not_before = 0.0
+        self._window_start = self._not_before = 0.0
         self._count = 0
 
-    def submit(self, work: PreparedBatch) -> "asyncio.Future[Any]":
-        """Ask for the work to be done; the future is answered once it is durable."""
+    def submit(self, batch: PreparedBatch) -> "asyncio.Future[Any]":
+        """Run the batch; the future resolves once it is durable."""
         process = self.process
         if process is not None and process.ready.is_set():
-            if len(work) >= _MANY or process.is_busy:
-                return process.submit(work)
-        elif self._busy is not None:
-            self._consider(len(work), self._busy)
-        return self._writer.submit(work)
+            if len(batch) >= _MIN_TRANSACTIONS or process.is_busy:
+                return process.submit(batch)
+        elif self._rate is not None:
+            self._count_transactions(len(batch), self._rate)
+        return self._writer.submit(batch)
 
     async def close(self) -> None:
         if self._starting is not None:
@@ -168,31 +166,31 @@ class WriteRouter:
         if self.process is not None:
             await self.process.close()
 
-    def _consider(self, count: int, writer_process_rate: int) -> None:
+    def _count_transactions(self, count: int, rate: int) -> None:
+        """Start the process if this second's transactions exceed the rate."""
         now = time.monotonic()
-        if now - self._since > 1:
-            self._since, self._count = now, 0
+        if now - self._window_start > 1:
+            self._window_start, self._count = now, 0
         self._count += count
         is_starting = self._starting is not None and not self._starting.done()
-        if self._count >= writer_process_rate and now >= self._not_before and not is_starting:
-            self._not_before = now + _AGAIN_SECONDS
-            self._starting = asyncio.create_task(
-                self._start(), context=Context()
-            )  # its log lines are of no request
+        if self._count >= rate and now >= self._not_before and not is_starting:
+            self._not_before = now + _RESTART_SECONDS
+            # An empty context: its log lines do not belong to a request.
+            self._starting = asyncio.create_task(self._start(), context=Context())
 
     async def _start(self) -> None:
         if self.process is not None:
             await self.process.close()
         self.process = WriterProcess()
         try:
-            await self.process.start(self._path, self._writer.file)
+            await self.process.start(self._path, self._writer.identity)
         except OSError as error:
             _log.warning(
-                "No process of its own for the store's writing",
-                action="scribe_not_started",
+                "Could not start the writer process",
+                action="writer_process_start_failed",
                 reason=str(error),
             )
 
 
-def _processors() -> int:
+def _cpu_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,8 @@
-"""The scribe's own program: it writes what it is asked for over a socket, in groups, until the other end is gone.
+"""The program of the writer process: runs batches from a socket with group commit.
 
-`scribe.py` starts it as `python -m tally.store.sqlite.writer_process_main PATH DEVICE INODE SOCKET`.
+`writer_process.py` starts it as
+`python -m tally.store.sqlite.writer_process_main PATH DEVICE INODE SOCKET`.
+It ends when the engine closes the socket.
 """
 
 import asyncio
@@ -20,57 +22,55 @@ from tally.store.sqlite.ipc import MessageConnection, decode_request, encode_res
 from tally.store.sqlite.table_registry import TableRegistry
 from tally.store.sqlite.writer_thread import WriterThread
 
-_YOUNG_OBJECTS = 50_000  # rows live for a commit, and are in no cycles
-_LAST_WORDS_SECONDS = 5.0
+_GC_THRESHOLD = 50_000  # rows live until the commit and have no reference cycles
+_FLUSH_SECONDS = 5.0
 
 
-async def serve(path: Path, file: tuple[int, int], descriptor: int) -> None:
-    """Serve the socket until its other end says no more, and then finish what was asked for.
+async def serve(path: Path, identity: tuple[int, int], descriptor: int) -> None:
+    """Serve the socket until the engine ends sending, then complete the received batches.
 
-    `file` is the identity of the engine's database: another one that is at the path by now is not
-    to be written.
+    `identity` is that of the engine's database; a different file at the path is not written.
     """
     loop = asyncio.get_running_loop()
-    if file_identity(path) != file:
+    if file_identity(path) != identity:
         return
     connection = connect(path)
-    catalogue = TableRegistry(connection)
+    registry = TableRegistry(connection)
     connection.close()
-    writer = WriterThread(path, loop, BatchingExecutor(catalogue), file)
+    writer = WriterThread(path, loop, BatchingExecutor(registry), identity)
     ended = asyncio.Event()
 
     def on_message(message: bytes) -> None:
-        number, work = decode_request(message)
-        writer.submit(work).add_done_callback(partial(reply, number))
+        number, batch = decode_request(message)
+        writer.submit(batch).add_done_callback(partial(respond, number))
 
-    def reply(number: int, done: "asyncio.Future[Any]") -> None:
+    def respond(number: int, future: "asyncio.Future[Any]") -> None:
         try:
-            message = encode_response(number, done.exception() or done.result())
-        except Exception as error:  # noqa: BLE001  (whatever cannot be sent, somebody waits for an answer)
-            message = encode_response(
-                number, StoreUnavailable(f"what became of it cannot be told: {error!r}")
-            )
-        line.send(message)
+            message = encode_response(number, future.exception() or future.result())
+        except Exception as error:  # noqa: BLE001 - the engine waits for a response in any case
+            failure = StoreUnavailable(f"the writer process could not encode the result: {error!r}")
+            message = encode_response(number, failure)
+        engine.send(message)
 
-    _, line = await loop.create_connection(
+    _, engine = await loop.create_connection(
         lambda: MessageConnection(on_message, ended.set), sock=socket.socket(fileno=descriptor)
     )
-    line.send(b"")  # ready
+    engine.send(b"")  # ready
     await ended.wait()
     await writer.close()
-    line.close()
+    engine.close()
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS_SECONDS):
-            await line.lost.wait()  # until the answers are sent
+        async with asyncio.timeout(_FLUSH_SECONDS):
+            await engine.lost.wait()  # until the responses are sent
 
 
 def run_writer_process() -> None:
+    """Run the process with the arguments of the command line."""
     path, device, inode, descriptor = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # whoever stops all of Tally wants what it has begun to be done
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+        # The engine ends this process; a signal to all processes must not interrupt its writes.
+        signal.signal(number, signal.SIG_IGN)
+    gc.set_threshold(_GC_THRESHOLD, 20, 20)
     asyncio.run(serve(Path(path), (int(device), int(inode)), int(descriptor)))
 
 

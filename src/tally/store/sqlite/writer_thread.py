@@ -1,9 +1,9 @@
-"""One thread writes, in groups: whatever waits shares one transaction and one fsync, and nobody is answered before it.
+"""The writer thread with group commit: waiting jobs share one transaction and one fsync.
 
-The engine says how a group is run (`groups.py`). A job decides first and writes last, so a refused
-one (a failed condition) leaves nothing behind and its group goes on. If SQLite itself fails in the
-middle, the group is rolled back and its jobs run again one by one, so that each gets its own
-answer: jobs must therefore be safe to run twice.
+No job is acknowledged before the fsync. `group_executor.py` runs the jobs of a group. A job reads
+and decides before it writes, so a rejected job leaves nothing behind and its group continues. If
+SQLite fails, the group is rolled back and its jobs run again one by one, so each gets its own result:
+jobs must be safe to run twice.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _MAX_GROUP = 512
 
 
 class WriteJob:
-    """Work that waits for its turn, and the future of the one who asked."""
+    """Queued work and the future of its caller."""
 
     __slots__ = ("failure", "future", "result", "work")
 
@@ -34,7 +34,7 @@ class WriteJob:
 
 
 class GroupExecutor(Protocol):
-    """How a group is run inside of a transaction, and what to do after it."""
+    """Runs a group inside a transaction, and is notified of the commit or rollback."""
 
     def run(self, connection: apsw.Connection, group: list[WriteJob]) -> None: ...
     def committed(self, connection: apsw.Connection) -> None: ...
@@ -42,25 +42,22 @@ class GroupExecutor(Protocol):
 
 
 class WriterThread:
-    """The one writer of this process.
-
-    Other processes may have theirs: SQLite's lock orders them.
-    """
+    """The only writer of this process; SQLite's lock serializes writers of other processes."""
 
     def __init__(
         self,
         path: Path,
         loop: asyncio.AbstractEventLoop,
-        groups: GroupExecutor,
-        file: tuple[int, int] | None = None,
+        executor: GroupExecutor,
+        identity: tuple[int, int] | None = None,
     ) -> None:
-        """`file` is the identity of the file that is meant, where that is not just the one at the path now."""
-        self.file = file or file_identity(path)
+        """Start the thread; `identity` is the expected file, by default the one at the path."""
+        self.identity = identity or file_identity(path)
         self._path = path
         self._loop = loop
-        self._groups = groups
+        self._executor = executor
         self._connection = connect(path)
-        self._waiting: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._closed = False
         self._checkpoint = Checkpoint(path)
         self._connection.set_wal_hook(self._checkpoint.committed)
@@ -68,41 +65,45 @@ class WriterThread:
         self._thread.start()
 
     def submit(self, work: Any) -> "asyncio.Future[Any]":
-        """Ask for the work to be done; the future is answered once it is durable."""
+        """Queue the work; the future resolves once it is durable."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         future = self._loop.create_future()
-        self._waiting.put(WriteJob(work, future))
+        self._queue.put(WriteJob(work, future))
         return future
 
     async def close(self) -> None:
-        """Do what was asked for, then stop."""
+        """Complete the queued work and stop."""
         if self._closed:
             return
         self._closed = True
-        self._waiting.put(None)
+        self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._checkpoint.close)
 
     def _run(self) -> None:
-        go_on = True
-        while go_on:
-            group, go_on = self._next_group()
+        is_running = True
+        while is_running:
+            group, is_running = self._next_group()
             if group:
                 self._commit(group)
-                self._loop.call_soon_threadsafe(_answer, group)
+                self._loop.call_soon_threadsafe(_resolve, group)
         self._connection.close()
 
     def _next_group(self) -> tuple[list[WriteJob], bool]:
-        """All that waits: fewer at a time let the loop work while this thread syncs, but then the two fight for Python's lock."""
+        """Take all queued jobs.
+
+        Smaller groups would let the event loop run during the fsync, but then both threads compete for the
+        GIL.
+        """
         group: list[WriteJob] = []
-        job = self._waiting.get()
+        job = self._queue.get()
         while job is not None:
             group.append(job)
             if len(group) == _MAX_GROUP:
                 return group, True
             try:
-                job = self._waiting.get_nowait()
+                job = self._queue.get_nowait()
             except queue.Empty:
                 return group, True
         return group, False
@@ -111,44 +112,44 @@ class WriterThread:
         try:
             self._begin()
         except (apsw.Error, StoreError) as error:
-            # Nobody's own fault: all are told at once, instead of each after a wait of its own.
+            # No job caused it: all fail now, instead of each after its own timeout.
             for job in group:
-                job.failure = self._told(error)
+                job.failure = self._to_error(error)
             return
         try:
             self._transaction(group)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer of the job that caused it
+        except Exception as error:  # noqa: BLE001 - any error belongs to the job that caused it
             if len(group) == 1:
-                group[0].failure = self._told(error)
+                group[0].failure = self._to_error(error)
             else:
                 for job in group:
                     self._commit([job])
         self._checkpoint.restart_if_long(self._connection)
 
     def _begin(self) -> None:
-        if file_identity(self._path) != self.file:
-            raise StorageUnwritable(f"{self._path} was replaced by another file")
+        if file_identity(self._path) != self.identity:
+            raise StorageUnwritable(f"{self._path} was replaced")
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _transaction(self, group: list[WriteJob]) -> None:
         connection = self._connection
         try:
-            self._groups.run(connection, group)
+            self._executor.run(connection, group)
             connection.execute("COMMIT")
-            self._groups.committed(connection)
+            self._executor.committed(connection)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            self._groups.rolled_back()
+            self._executor.rolled_back()
             raise
 
-    def _told(self, error: Exception) -> Exception:
+    def _to_error(self, error: Exception) -> Exception:
         if isinstance(error, apsw.Error | UnicodeDecodeError):
             return to_store_error(error, self._path, self._connection.system_errno)
         return error
 
 
-def _answer(group: list[WriteJob]) -> None:
+def _resolve(group: list[WriteJob]) -> None:
     for job in group:
         if job.future.done():
             continue

@@ -1,7 +1,4 @@
-"""What a write does to the rows and their indexes, inside the writer's transaction.
-
-It decides first and writes last.
-"""
+"""Applies single writes to rows and indexes inside the writer's transaction: first decide, then write."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +21,7 @@ from tally.store.values import Item, measure_item
 
 
 class PreparedWrite(Struct, frozen=True):
-    """A write with all that could be worked out before its turn came: its key's bytes and, for a put, the item's."""
+    """A validated write with its encoded key and, for a put, the encoded item."""
 
     write: Write
     key: RowKey
@@ -33,7 +30,7 @@ class PreparedWrite(Struct, frozen=True):
 
 
 def prepare(layout: Layout, write: Write) -> PreparedWrite:
-    """Check a write by the table as it is stored, which may be newer than the caller's, and encode what can be encoded."""
+    """Validate a write against the stored table, which may be newer than the caller's, and encode it."""
     write = replace(write, table=layout.table)
     if isinstance(write, Put):
         return encode_write(layout, write, check_put(write))
@@ -42,7 +39,7 @@ def prepare(layout: Layout, write: Write) -> PreparedWrite:
 
 
 def encode_write(layout: Layout, write: Write, size: int = 0) -> PreparedWrite:
-    """A write that was found good, with what can be encoded of it; `size` is that of a put's item."""
+    """Encode a validated write; `size` is the size of a put's item."""
     if isinstance(write, Put):
         return PreparedWrite(write, layout.read_key(write.item), size, pack(write.item))
     return PreparedWrite(write, layout.read_key(write.key))
@@ -56,12 +53,12 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
 
 
 def refresh(layout: Layout, prepared: PreparedWrite) -> PreparedWrite:
-    """The same write; checked and encoded again where the table was changed after it had been prepared."""
+    """Return the write, validated and encoded again if its table changed."""
     return prepared if prepared.write.table is layout.table else prepare(layout, prepared.write)
 
 
 def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[Item | None, int]:
-    """The item at a key and its size."""
+    """Return the item at a key and its size."""
     row = connection.execute(layout.select, key).fetchone()
     return (None, 0) if row is None else (unpack(row[0]), row[1])
 
@@ -69,14 +66,11 @@ def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[
 def plan_change(
     connection: apsw.Connection, layout: Layout, prepared: PreparedWrite
 ) -> ItemChange | None:
-    """What a write would change; None for a mere check.
-
-    Raises ConditionFailed with the item that stands in the way.
-    """
+    """Return what a write changes, or None for a check; raise ConditionFailed with the existing item."""
     write, key = prepared.write, prepared.key
     before, before_size = read_row(connection, layout, key)
     if write.condition is not None and not matches(write.condition, before or {}):
-        raise ConditionFailed(f"table {layout.table.name}: the condition does not hold", before)
+        raise ConditionFailed(f"table {layout.table.name}: the condition is false", before)
     if isinstance(write, Check):
         return None
     if isinstance(write, Delete):
@@ -90,9 +84,7 @@ def plan_change(
         and write.actions
         and all(isinstance(action, Remove | Discard) for action in write.actions)
     ):
-        return ItemChange(
-            layout, key, None, 0, None, 0
-        )  # there is nothing to take away from, and so nothing to make
+        return ItemChange(layout, key, None, 0, None, 0)  # removing from nothing creates nothing
     start, start_size = (
         (before, before_size) if before is not None else (dict(write.key), measure_item(write.key))
     )
@@ -102,7 +94,7 @@ def plan_change(
 
 
 def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
-    """Write a change, and whatever it moves in the indexes."""
+    """Write a change to the row and its index entries."""
     layout, key = change.layout, change.key
     if change.after is not None:
         values = (*key, change.packed, change.after_size, layout.expires(change.after))
@@ -121,7 +113,7 @@ def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
 
 
 def write_one(connection: apsw.Connection, layout: Layout, prepared: PreparedWrite) -> WriteResult:
-    """Do a single write."""
+    """Apply a single write."""
     write = prepared.write
     change = plan_change(connection, layout, prepared)
     if change is None:
@@ -131,7 +123,7 @@ def write_one(connection: apsw.Connection, layout: Layout, prepared: PreparedWri
 
 
 def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:
-    """Whether a write is a put that asks nothing of what it replaces but the size, for the cost."""
+    """Whether a write is a put that needs only the size of the item that it replaces."""
     write = prepared.write
     return (
         type(write) is Put
@@ -144,22 +136,22 @@ def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:
 def put_many(
     connection: apsw.Connection, layout: Layout, puts: Sequence[PreparedWrite]
 ) -> list[WriteResult]:
-    """Plain puts of one table, with different keys, at the speed of SQLite rather than of Python."""
+    """Apply unconditional puts into one table, with distinct keys, in few statements."""
     expires = layout.expires
     rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
     sizes = put_rows(connection, layout, rows)
-    return [_PLAIN[capacity.write_units(max(put.size, sizes.get(put.key, 0)))] for put in puts]
+    return [_RESULTS[capacity.write_units(max(put.size, sizes.get(put.key, 0)))] for put in puts]
 
 
-class _Plain(dict[float, WriteResult]):
-    """One answer for each cost: plain puts are many, and their answers alike."""
+class _ResultCache(dict[float, WriteResult]):
+    """One shared result per cost, because most puts cost the same."""
 
     def __missing__(self, units: float) -> WriteResult:
-        self[units] = answer = WriteResult(None, Capacity(write=units))
-        return answer
+        self[units] = result = WriteResult(None, Capacity(write=units))
+        return result
 
 
-_PLAIN = _Plain()
+_RESULTS = _ResultCache()
 
 
 def _returned(write: Write, change: ItemChange) -> Item | None:
