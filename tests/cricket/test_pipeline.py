@@ -65,7 +65,7 @@ async def poll(
 async def test_an_unchanged_state_is_never_pushed(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
-    """Many identical polls cause instance push per device."""
+    """Many identical polls cause one push per device."""
     match_id = factories.number()
     token = await instance.follow(match_id, factories.name())
     for _ in range(12):
