@@ -1,6 +1,6 @@
-"""An engine with the tables of collect (SQLite, and DynamoDB Local where there are Java and npm), and what stands on it.
+"""Fixtures: engines with the tables of collect (SQLite, and DynamoDB Local), and servers on them.
 
-Tests share tables, never keys: each makes people, athletes and models with names of its own.
+Tests share tables, never keys: each creates its own users, athletes and models.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from tally.store.api import Engine
 from tally.store.dynamodb import open_dynamodb
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.collect.club import Club, open_club
+from tests.collect.server_harness import CollectServer, open_server
 from tests.store.emulators import (
     MADE_UP,
     dynamodb_local,
@@ -48,7 +48,7 @@ ENGINES = engines("local")
 async def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
-    """Each engine in turn, with the four tables made."""
+    """Run tests once per engine, with the four tables."""
     async with contextlib.AsyncExitStack() as stack:
         opened: Engine
         if request.param == "sqlite":
@@ -65,14 +65,14 @@ async def engine(
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """Where a whole server can stand: a folder, and the service where there is one."""
+class StoreTarget:
+    """The store for servers: a directory, and the endpoint of an external service."""
 
     folder: Path
     url: str | None
 
-    async def place(self) -> tuple[Path, dict[str, Any]]:
-        """A folder of one's own, and settings of tables that nobody else has, made and empty."""
+    async def new_location(self) -> tuple[Path, dict[str, Any]]:
+        """Return a new directory, and settings with new, empty tables."""
         folder = self.folder / secrets.token_hex(8)
         if self.url is None:
             return folder, {}
@@ -83,27 +83,26 @@ class Ground:
         async with open_dynamodb(endpoint=self.url, region=region, table_prefix=prefix) as engine:
             for table in TABLES:
                 await engine.create_table(table)
-        chosen = {
+        settings = {
             "store_engine": "dynamodb",
             "dynamodb_endpoint": self.url,
             "dynamodb_region": region,
         }
-        # A service removes what has expired by its own clock, so the server's may not be far
-        # behind.
-        return folder, chosen | {
+        # An external service expires items by its own clock, so the test clock must not lag.
+        return folder, settings | {
             "dynamodb_table_prefix": prefix,
             "start": datetime.now(UTC).replace(microsecond=0),
         }
 
 
 @pytest.fixture(scope="session", params=ENGINES)
-def ground(
+def store_target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
-    """Each engine in turn, for whole servers."""
-    folder = tmp_path_factory.mktemp("ground")
+) -> Iterator[StoreTarget]:
+    """Run tests with servers once per engine."""
+    folder = tmp_path_factory.mktemp("collect")
     if request.param == "sqlite":
-        yield Ground(folder, None)
+        yield StoreTarget(folder, None)
         return
     with contextlib.ExitStack() as stack:
         url = given_url() if request.param == "given" else stack.enter_context(dynamodb_local())
@@ -111,28 +110,28 @@ def ground(
         if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" not in os.environ:
             patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
             patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
-        yield Ground(folder, url)
+        yield StoreTarget(folder, url)
 
 
 @pytest.fixture(scope="session")
-async def club(ground: Ground) -> AsyncIterator[Club]:
-    """A club that all tests share: bring members of your own, and leave nothing in the inbox."""
-    folder, chosen = await ground.place()
-    async with open_club(folder, **chosen) as made:
-        yield made
+async def server(store_target: StoreTarget) -> AsyncIterator[CollectServer]:
+    """A server shared by all tests. Use your own users and leave the inbox empty."""
+    folder, settings = await store_target.new_location()
+    async with open_server(folder, **settings) as opened:
+        yield opened
 
 
 @pytest.fixture
-async def fresh(ground: Ground) -> AsyncIterator[Club]:
-    """A club with empty tables and a Strava that nobody else upsets."""
-    folder, chosen = await ground.place()
-    async with open_club(folder, **chosen) as made:
-        yield made
+async def fresh_server(store_target: StoreTarget) -> AsyncIterator[CollectServer]:
+    """A server with empty tables and its own Strava simulator."""
+    folder, settings = await store_target.new_location()
+    async with open_server(folder, **settings) as opened:
+        yield opened
 
 
 @pytest.fixture(autouse=True)
 def log_text() -> Iterator[LogText]:
-    """All that is logged during the test."""
+    """Capture the log of the test."""
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -154,7 +153,7 @@ def store(engine: Engine, clock: ManualClock) -> Store:
 
 
 @pytest.fixture
-def main(store: Store) -> CollectRepository:
+def repository(store: Store) -> CollectRepository:
     return CollectRepository(store)
 
 

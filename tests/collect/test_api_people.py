@@ -11,18 +11,18 @@ from tally.settings import SettingsError
 from tally.sim.fault_injection import InjectedFault
 from tally.store.access import access_patterns
 from tally.store.api import BatchWrite, Put
-from tests.collect.club import Club, expect_refused, open_club
+from tests.collect.server_harness import CollectServer, assert_error, open_server
 
 
-async def test_models_are_there_with_parts_that_can_be_drawn(club: Club) -> None:
+async def test_models_are_there_with_parts_that_can_be_drawn(server: CollectServer) -> None:
     """Anyone may look at them."""
-    models = (await club.browser().get("/models")).json["models"]
+    models = (await server.browser().get("/models")).json["models"]
     assert [model["modelId"] for model in models] == ["discus-thrower", "fox", "lighthouse"]
-    fox = (await club.browser().get("/models/fox")).json
+    fox = (await server.browser().get("/models/fox")).json
     assert [part["partIndex"] for part in fox["parts"]] == list(range(1, 13))
     assert fox["parts"][0]["mesh"][0]["position"] == [0, 0.05, 0]
     for unknown in ("unicorn", "%00", "x" * 3000):
-        expect_refused(await club.browser().get(f"/models/{unknown}"), 404, "model_not_found")
+        assert_error(await server.browser().get(f"/models/{unknown}"), 404, "model_not_found")
 
 
 @pytest.mark.parametrize(
@@ -40,58 +40,58 @@ async def test_models_are_there_with_parts_that_can_be_drawn(club: Club) -> None
     ],
 )
 async def test_a_bad_goal_is_refused_by_its_field(
-    club: Club, change: dict[str, object], status: int, code: str
+    server: CollectServer, change: dict[str, object], status: int, code: str
 ) -> None:
     """And nothing is made."""
-    ann = await club.member()
+    ann = await server.create_user()
     wanted = {
         "modelId": "fox",
         "sport": "RUN",
         "metric": "ELEVATION_METERS",
         "totalTarget": 500,
     } | change
-    expect_refused(await ann.browser.send("POST", "/milestones", wanted), status, code)
+    assert_error(await ann.browser.send("POST", "/milestones", wanted), status, code)
     assert (await ann.browser.get("/milestones")).json == {"milestones": []}
 
 
-async def test_a_milestone_is_its_owners_alone(club: Club) -> None:
+async def test_a_milestone_is_its_owners_alone(server: CollectServer) -> None:
     """For anyone else it is not there: not to see, not to watch, not to repair."""
-    ann, bob = await club.member(), await club.member()
-    path = f"/milestones/{(await ann.milestone())['milestoneId']}"
-    expect_refused(await bob.browser.get(path), 404, "milestone_not_found")
-    expect_refused(await bob.browser.get(f"{path}/events"), 404, "milestone_not_found")
-    expect_refused(await bob.browser.send("POST", f"{path}/recompute"), 404, "milestone_not_found")
-    expect_refused(await club.browser().get(path), 401, "invalid_session")
+    ann, bob = await server.create_user(), await server.create_user()
+    path = f"/milestones/{(await ann.create_milestone())['milestoneId']}"
+    assert_error(await bob.browser.get(path), 404, "milestone_not_found")
+    assert_error(await bob.browser.get(f"{path}/events"), 404, "milestone_not_found")
+    assert_error(await bob.browser.send("POST", f"{path}/recompute"), 404, "milestone_not_found")
+    assert_error(await server.browser().get(path), 401, "invalid_session")
 
 
-async def test_the_last_part_comes_with_the_goal(club: Club) -> None:
+async def test_the_last_part_comes_with_the_goal(server: CollectServer) -> None:
     """Then the milestone is completed, stays so, and moves no more."""
-    ann = await club.member()
-    made = await ann.milestone(totalTarget=1000, sport="RUN")
-    run = club.strava.record(ann.athlete_id, "TrailRun", 500)
-    await club.apply()
-    club.strava.record(ann.athlete_id, "TreadmillRun", 499.9)
-    await club.apply()
-    assert (await ann.shown(made["milestoneId"]))["partsMinted"] == 11
-    club.strava.record(ann.athlete_id, "VirtualRun", 0.1)
-    await club.apply()
-    done = await ann.shown(made["milestoneId"])
+    ann = await server.create_user()
+    made = await ann.create_milestone(totalTarget=1000, sport="RUN")
+    run = server.strava.record(ann.athlete_id, "TrailRun", 500)
+    await server.process_inbox()
+    server.strava.record(ann.athlete_id, "TreadmillRun", 499.9)
+    await server.process_inbox()
+    assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 11
+    server.strava.record(ann.athlete_id, "VirtualRun", 0.1)
+    await server.process_inbox()
+    done = await ann.get_milestone(made["milestoneId"])
     assert (done["status"], done["percent"], done["partsMinted"], done["nextPart"]) == (
         "COMPLETED",
         100,
         12,
         None,
     )
-    club.strava.delete(run.id)
-    await club.apply()
+    server.strava.delete(run.id)
+    await server.process_inbox()
     again = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
     assert again.json == done
 
 
-async def test_twenty_recomputes_at_once_over_http_agree(club: Club) -> None:
+async def test_twenty_recomputes_at_once_over_http_agree(server: CollectServer) -> None:
     """Every part once, whoever minted it; all see the same in the end, and the version has risen by one."""
-    ann = await club.member()
-    made = await ann.milestone(periodStartAtUtc="2020-01-01T00:00:00Z", totalTarget=8_000)
+    ann = await server.create_user()
+    made = await ann.create_milestone(periodStartAtUtc="2020-01-01T00:00:00Z", totalTarget=8_000)
     item = {
         "sportType": "Ride",
         "startDateUtc": "2026-01-01T00:00:00Z",
@@ -99,58 +99,60 @@ async def test_twenty_recomputes_at_once_over_http_agree(club: Club) -> None:
         "totalElevationGain": 0,
     }
     put = {**item_key(user_pk(ann.user_id), f"WORKOUT#STRAVA#{1:012}"), "isDeleted": False, **item}
-    await club.parts.store.engine.put(Put(COMMIT_COLLECT, put))
+    await server.application.store.engine.put(Put(COMMIT_COLLECT, put))
     path = f"/milestones/{made['milestoneId']}/recompute"
-    answers = await club.meanwhile(
+    answers = await server.run_with_clock(
         asyncio.gather(*(ann.browser.send("POST", path) for _ in range(20)))
     )
     assert {answer.status for answer in answers} == {200}
-    now = await ann.shown(made["milestoneId"])
+    now = await ann.get_milestone(made["milestoneId"])
     assert all(answer.json == now for answer in answers)
     assert (now["version"], now["partsMinted"]) == (made["version"] + 1, 7)
     assert [award["partIndex"] for award in now["awards"]] == list(range(1, 8))
 
 
-async def test_whoever_watches_sees_progress_and_mints_as_they_happen(club: Club) -> None:
+async def test_whoever_watches_sees_progress_and_mints_as_they_happen(
+    server: CollectServer,
+) -> None:
     """First how it stands, then each step."""
-    ann = await club.member()
-    made = await ann.milestone()
-    url = f"{club.url}/milestones/{made['milestoneId']}/events"
-    request = club.client.get(url).header("Cookie", f"cc_session={ann.browser.session}")
+    ann = await server.create_user()
+    made = await ann.create_milestone()
+    url = f"{server.url}/milestones/{made['milestoneId']}/events"
+    request = server.client.get(url).header("Cookie", f"cc_session={ann.browser.session}")
     async with request.streamed_read_buffer_limit(0).build_streamed() as response:
         assert response.status == 200
         told = b""
         while b"event: milestone" not in told:
             told += bytes(await response.body_reader.read_chunk() or b"")
-        club.strava.record(ann.athlete_id, "Ride", 2000)
-        await club.apply()
+        server.strava.record(ann.athlete_id, "Ride", 2000)
+        await server.process_inbox()
         while told.count(b"event: minted") < 2:
             told += bytes(await response.body_reader.read_chunk() or b"")
     assert b'"progress":2000.0' in told
     assert b'"name":"Haunches"' in told
 
 
-async def test_workouts_are_paged_by_cursors_that_are_ones_own(club: Club) -> None:
+async def test_workouts_are_paged_by_cursors_that_are_ones_own(server: CollectServer) -> None:
     """Newest first; a cursor of somebody else, or a changed one, is refused."""
-    ann, bob = await club.member(), await club.member()
-    rides = [club.strava.record(ann.athlete_id, "Ride", 1000 + number).id for number in range(5)]
-    await club.apply()
+    ann, bob = await server.create_user(), await server.create_user()
+    rides = [server.strava.record(ann.athlete_id, "Ride", 1000 + number).id for number in range(5)]
+    await server.process_inbox()
     first = (await ann.browser.get("/workouts?limit=2")).json
     second = (await ann.browser.get(f"/workouts?limit=3&cursor={first['nextCursor']}")).json
     found = [each["activityId"] for each in (*first["workouts"], *second["workouts"])]
     assert found == rides[::-1]
-    expect_refused(
+    assert_error(
         await bob.browser.get(f"/workouts?cursor={first['nextCursor']}"), 400, "invalid_cursor"
     )
-    expect_refused(await ann.browser.get("/workouts?cursor=AAAA"), 400, "invalid_cursor")
+    assert_error(await ann.browser.get("/workouts?cursor=AAAA"), 400, "invalid_cursor")
     for query in ("limit=0", "limit=201", "limit=x", "colour=red"):
         assert (await ann.browser.get(f"/workouts?{query}")).status == 400
 
 
-async def test_too_many_workouts_are_a_409(club: Club) -> None:
+async def test_too_many_workouts_are_a_409(server: CollectServer) -> None:
     """And the milestone stands as it was."""
-    ann = await club.member()
-    made = await ann.milestone()
+    ann = await server.create_user()
+    made = await ann.create_milestone()
     item = {
         "sportType": "Ride",
         "startDateUtc": "2026-01-01T00:00:00Z",
@@ -165,75 +167,83 @@ async def test_too_many_workouts_are_a_409(club: Club) -> None:
         }
         for number in range(3001)
     ]
-    engine = club.parts.store.engine
+    engine = server.application.store.engine
     chunks = [
         BatchWrite(COMMIT_COLLECT, tuple(puts[start : start + 25]))
         for start in range(0, len(puts), 25)
     ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
     answer = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
-    expect_refused(answer, 409, "too_many_workouts")
-    club.strava.record(ann.athlete_id, "Ride", 5000)
-    await club.apply()
-    assert (await ann.shown(made["milestoneId"]))["progress"] == 0
+    assert_error(answer, 409, "too_many_workouts")
+    server.strava.record(ann.athlete_id, "Ride", 5000)
+    await server.process_inbox()
+    assert (await ann.get_milestone(made["milestoneId"]))["progress"] == 0
 
 
-async def test_a_deleted_account_leaves_nothing_but_its_audit(club: Club) -> None:
+async def test_a_deleted_account_leaves_nothing_but_its_audit(server: CollectServer) -> None:
     """Strava is told, every item and every session is gone, the identity too; others notice nothing."""
-    ann, bob = await club.member("Vera"), await club.member()
-    await ann.milestone()
-    club.strava.record(ann.athlete_id, "Ride", 9000)
-    await club.apply()
-    elsewhere = club.browser()
-    await club.sign_in(elsewhere, "Vera")
+    ann, bob = await server.create_user("Vera"), await server.create_user()
+    await ann.create_milestone()
+    server.strava.record(ann.athlete_id, "Ride", 9000)
+    await server.process_inbox()
+    elsewhere = server.browser()
+    await server.sign_in(elsewhere, "Vera")
     assert (await elsewhere.get("/me")).json["userId"] == ann.user_id
     answer = await ann.browser.send("DELETE", "/account")
     assert answer.status == 204
     assert ann.browser.session is None
-    expect_refused(await elsewhere.get("/me"), 401, "invalid_session")
-    assert club.strava.authorizations.access_of(ann.athlete_id) is None
-    assert club.issuer.users.find(ann.user_id) is None
-    assert [item for item in await club.stored(COMMIT_COLLECT) if ann.user_id in str(item)] == []
+    assert_error(await elsewhere.get("/me"), 401, "invalid_session")
+    assert server.strava.authorizations.access_of(ann.athlete_id) is None
+    assert server.oidc.users.find(ann.user_id) is None
+    assert [
+        item for item in await server.scan_table(COMMIT_COLLECT) if ann.user_id in str(item)
+    ] == []
     assert (await bob.browser.get("/me")).status == 200
-    kinds = {event["eventType"] for event in await club.audit(f"user={ann.user_id}")}
+    kinds = {event["eventType"] for event in await server.audit(f"user={ann.user_id}")}
     assert {"ACCOUNT_DELETED", "STRAVA_DISCONNECTED", "ACCOUNT_DELETE_REQUESTED"} <= kinds
 
 
-async def test_an_interrupted_deletion_is_finished_by_asking_again(fresh: Club) -> None:
+async def test_an_interrupted_deletion_is_finished_by_asking_again(
+    fresh_server: CollectServer,
+) -> None:
     """The issuer was away at the last step: after another sign-in the job is done."""
-    await fresh.member("Wim")
-    browser = fresh.browser()
-    await fresh.sign_in(browser, "Wim")
+    await fresh_server.create_user("Wim")
+    browser = fresh_server.browser()
+    await fresh_server.sign_in(browser, "Wim")
     name = (await browser.get("/me")).json["userId"]
-    fresh.issuer.faults.add(InjectedFault(path="/", method="POST", status=503))
+    fresh_server.oidc.faults.add(InjectedFault(path="/", method="POST", status=503))
     assert (await browser.send("DELETE", "/account")).status == 503
-    assert fresh.issuer.users.find(name) is not None
-    again = fresh.browser()
-    await fresh.sign_in(again, "Wim")
+    assert fresh_server.oidc.users.find(name) is not None
+    again = fresh_server.browser()
+    await fresh_server.sign_in(again, "Wim")
     assert (await again.send("DELETE", "/account")).status == 204
-    assert fresh.issuer.users.find(name) is None
-    assert [item for item in await fresh.stored(COMMIT_COLLECT) if name in str(item)] == []
+    assert fresh_server.oidc.users.find(name) is None
+    assert [
+        item for item in await fresh_server.scan_table(COMMIT_COLLECT) if name in str(item)
+    ] == []
 
 
-async def test_events_of_a_deleted_account_write_nothing(club: Club) -> None:
+async def test_events_of_a_deleted_account_write_nothing(server: CollectServer) -> None:
     """What was still on its way finds nobody."""
-    ann = await club.member()
-    club.strava.record(ann.athlete_id, "Ride", 9000)
-    await club.strava.webhooks.wait_idle()
+    ann = await server.create_user()
+    server.strava.record(ann.athlete_id, "Ride", 9000)
+    await server.strava.webhooks.wait_idle()
     assert (await ann.browser.send("DELETE", "/account")).status == 204
-    await club.apply()
-    assert [item for item in await club.stored(COMMIT_COLLECT) if ann.user_id in str(item)] == []
+    await server.process_inbox()
+    assert [
+        item for item in await server.scan_table(COMMIT_COLLECT) if ann.user_id in str(item)
+    ] == []
 
 
 async def test_cookies_go_over_plain_http_only_on_this_machine(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """For the demo, and nowhere else."""
-    async with open_club(tmp_path_factory.mktemp("plain"), collect_plain_http=True) as club:
-        answer = await club.sign_in(club.browser(), "Yan")
+    async with open_server(tmp_path_factory.mktemp("plain"), collect_plain_http=True) as server:
+        answer = await server.sign_in(server.browser(), "Yan")
         assert "secure" not in answer.cookies["cc_session"].lower()
     with pytest.raises(SettingsError, match="TALLY_COLLECT_PLAIN_HTTP"):
-        async with open_club(
+        async with open_server(
             tmp_path_factory.mktemp("open"),
             collect_plain_http=True,
             host="0.0.0.0",  # noqa: S104

@@ -9,7 +9,7 @@ from tally.collect.model.records import AuditEvent
 from tally.collect.service.audit import FLUSH_SECONDS, AuditTrail
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tests.collect.backstage import SECRET
+from tests.collect.service_harness import SECRET
 
 
 @dataclass
@@ -25,8 +25,8 @@ class Table:
         if self.is_broken:
             raise Unavailable("The store is unavailable")
         if any(
-            (kept.request_id, kept.epoch, place) == (event.request_id, event.epoch, number)
-            for kept, place in self.events
+            (kept.request_id, kept.epoch, new_location) == (event.request_id, event.epoch, number)
+            for kept, new_location in self.events
         ):
             return False
         self.events.append((event, number))

@@ -19,30 +19,34 @@ from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
-from tests.collect import people
+from tests.collect import factories
 from tests.collect.conftest import TABLES
-from tests.collect.fragile import (
-    SEALER,
-    Died,
-    MadeUpStrava,
-    Mortal,
-    Workshop,
-    activity,
-    member,
-    told,
-    waiting_of,
-    workshop,
-)
 from tests.collect.test_repository_beside import session
+from tests.collect.worker_harness import (
+    ENCRYPTOR,
+    Crash,
+    CrashingEngine,
+    FakeStrava,
+    WorkerHarness,
+    activity,
+    create_linked_user,
+    delivery,
+    open_worker,
+    pending_events_of,
+)
 
 MAX_WRITES = 40
 
 
-async def goal(shop: Workshop, name: str) -> MilestoneWithAwards:
+async def goal(worker_harness: WorkerHarness, name: str) -> MilestoneWithAwards:
     wanted = Goal(
-        shop.stage.model.meta.model_id, Sport.RIDE, Metric.DISTANCE_METERS, 8000, people.MOMENT
+        worker_harness.services.model.meta.model_id,
+        Sport.RIDE,
+        Metric.DISTANCE_METERS,
+        8000,
+        factories.TIME,
     )
-    return await shop.stage.milestones.create(name, wanted)
+    return await worker_harness.services.milestones.create(name, wanted)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -51,31 +55,35 @@ async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(
 ) -> None:
     """The event is neither lost nor applied twice, wherever the process died."""
     for writes in range(MAX_WRITES):
-        clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
-        async with workshop(engine, clock, strava) as shop:
-            name, athlete_id = await member(shop)
-            held = await goal(shop, name)
-            number = people.number()
+        clock, strava = ManualClock(datetime.now(UTC)), FakeStrava()
+        async with open_worker(engine, clock, strava) as worker_harness:
+            name, athlete_id = await create_linked_user(worker_harness)
+            held = await goal(worker_harness, name)
+            number = factories.new_id()
             strava.activities[number] = activity(number, 5000)
-            await shop.webhook.receive(told(athlete_id, number, "create", 1_767_225_600))
-            mortal = Mortal(engine, writes, after=after)
+            await worker_harness.webhook.receive(
+                delivery(athlete_id, number, "create", 1_767_225_600)
+            )
+            mortal = CrashingEngine(engine, writes, after=after)
             died = False
             try:
-                async with workshop(mortal, clock, strava, model=shop.stage.model) as doomed:
+                async with open_worker(
+                    mortal, clock, strava, model=worker_harness.services.model
+                ) as doomed:
                     await doomed.worker.run()
-            except (Died, BaseExceptionGroup):
+            except (Crash, BaseExceptionGroup):
                 died = True
             clock._elapsed += 61  # the lease is over
-            await shop.worker.run()
-            found = await shop.stage.milestones.get(name, held.milestone.milestone_id)
+            await worker_harness.worker.run()
+            found = await worker_harness.services.milestones.get(name, held.milestone.milestone_id)
             assert (
                 found.milestone.progress,
                 found.milestone.parts_minted,
                 found.milestone.version,
             ) == (5000, 5, 2)
             assert found.ledger == {1, 2, 3, 4, 5}
-            assert await waiting_of(shop, athlete_id) == []
-            workouts, _ = await shop.stage.main.workouts(name, 10, None)
+            assert await pending_events_of(worker_harness, athlete_id) == []
+            workouts, _ = await worker_harness.services.repository.workouts(name, 10, None)
             assert [each.activity_id for each in workouts] == [number]
         if not died:
             return
@@ -88,39 +96,47 @@ async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(
 ) -> None:
     """Nothing of the account is left, wherever the first try died."""
     for writes in range(MAX_WRITES):
-        clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
-        async with workshop(engine, clock, strava) as shop:
-            name, athlete_id = await member(shop)
-            await goal(shop, name)
+        clock, strava = ManualClock(datetime.now(UTC)), FakeStrava()
+        async with open_worker(engine, clock, strava) as worker_harness:
+            name, athlete_id = await create_linked_user(worker_harness)
+            await goal(worker_harness, name)
             mine = session(name, expires_at=clock.seconds() + 1000)
-            await shop.stage.sessions.create(mine)
+            await worker_harness.services.sessions.create(mine)
             died = False
             try:
-                async with workshop(
-                    Mortal(engine, writes, after=after), clock, strava, model=shop.stage.model
+                async with open_worker(
+                    CrashingEngine(engine, writes, after=after),
+                    clock,
+                    strava,
+                    model=worker_harness.services.model,
                 ) as doomed:
                     await accounts(doomed, clock).delete(mine, None)
-            except (Died, BaseExceptionGroup):
+            except (Crash, BaseExceptionGroup):
                 died = True
-            await accounts(shop, clock).delete(mine, None)
-            main = shop.stage.main
+            await accounts(worker_harness, clock).delete(mine, None)
+            main = worker_harness.services.repository
             assert await main.profile(name) is None
             assert await main.connection(name) is None
             assert await main.owner(athlete_id) is None
             assert await main.milestones(name) == []
             assert await main.delete_items(name) == 0
-            assert await shop.stage.sessions.find(mine.session_hash, 1) is None
+            assert await worker_harness.services.sessions.find(mine.session_hash, 1) is None
         if not died:
             return
     pytest.fail(f"a deletion takes more than {MAX_WRITES} writes")
 
 
-def accounts(shop: Workshop, clock: ManualClock) -> AccountService:
+def accounts(worker_harness: WorkerHarness, clock: ManualClock) -> AccountService:
     async def forget(refresh_token: str) -> None:
         assert refresh_token
 
     return AccountService(
-        shop.stage.main, shop.stage.sessions, shop.linking, forget, SEALER, shop.stage.audit
+        worker_harness.services.repository,
+        worker_harness.services.sessions,
+        worker_harness.linking,
+        forget,
+        ENCRYPTOR,
+        worker_harness.services.audit,
     )
 
 
@@ -151,15 +167,17 @@ def test_the_ledger_and_the_counter_agree_after_any_history(
 
 
 async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) -> None:
-    clock, strava = ManualClock(), MadeUpStrava()
+    clock, strava = ManualClock(), FakeStrava()
     async with contextlib.AsyncExitStack() as stack:
         engine = await stack.enter_async_context(open_sqlite(folder))
         for table in TABLES:
             await engine.create_table(table)
-        shop = await stack.enter_async_context(workshop(engine, clock, strava, parts=12))
-        name, athlete_id = await member(shop)
-        before = await goal(shop, name)
-        ids = [people.number() for _ in range(5)]
+        worker_harness = await stack.enter_async_context(
+            open_worker(engine, clock, strava, parts=12)
+        )
+        name, athlete_id = await create_linked_user(worker_harness)
+        before = await goal(worker_harness, name)
+        ids = [factories.new_id() for _ in range(5)]
         # The most that each activity ever had: more than their sum cannot have been seen at any
         # moment.
         peaks = dict.fromkeys(ids, 0)
@@ -167,29 +185,34 @@ async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) ->
         for kind, which, metres, sport_type in [*steps, ("run", 0, 0, "")]:
             clock._elapsed += 1
             if kind == "run":
-                await shop.worker.run()
+                await worker_harness.worker.run()
                 riding = [
                     one
                     for one in strava.activities.values()
                     if SPORT_FAMILIES.get(one.sport_type) is Sport.RIDE
                 ]
                 before = await _checked(
-                    shop, before, (sum(one.distance for one in riding), sum(peaks.values()))
+                    worker_harness,
+                    before,
+                    (sum(one.distance for one in riding), sum(peaks.values())),
                 )
             elif kind == "redeliver":
                 if sent:
-                    await shop.webhook.receive(sent[which % len(sent)])
+                    await worker_harness.webhook.receive(sent[which % len(sent)])
             else:
                 peaks[ids[which]] = max(peaks[ids[which]], metres)
                 aspect = _change(strava, kind, ids[which], metres, sport_type)
-                sent.append(told(athlete_id, ids[which], aspect, clock.seconds()))
-                await shop.webhook.receive(sent[-1])
-        known = {each.activity_id for each in (await shop.stage.main.workouts(name, 100, None))[0]}
+                sent.append(delivery(athlete_id, ids[which], aspect, clock.seconds()))
+                await worker_harness.webhook.receive(sent[-1])
+        known = {
+            each.activity_id
+            for each in (await worker_harness.services.repository.workouts(name, 100, None))[0]
+        }
         assert known == set(strava.activities)
-        assert await waiting_of(shop, athlete_id) == []
+        assert await pending_events_of(worker_harness, athlete_id) == []
 
 
-def _change(strava: MadeUpStrava, kind: str, number: int, metres: int, sport: str) -> str:
+def _change(strava: FakeStrava, kind: str, number: int, metres: int, sport: str) -> str:
     """Do it at Strava's, and say what kind of event that is."""
     is_known = number in strava.activities
     if kind == "delete":
@@ -200,9 +223,11 @@ def _change(strava: MadeUpStrava, kind: str, number: int, metres: int, sport: st
 
 
 async def _checked(
-    shop: Workshop, before: MilestoneWithAwards, bounds: tuple[int | Decimal, int]
+    worker_harness: WorkerHarness, before: MilestoneWithAwards, bounds: tuple[int | Decimal, int]
 ) -> MilestoneWithAwards:
-    now = await shop.stage.milestones.get(before.milestone.user_id, before.milestone.milestone_id)
+    now = await worker_harness.services.milestones.get(
+        before.milestone.user_id, before.milestone.milestone_id
+    )
     least, most = bounds
     if before.milestone.status is MilestoneStatus.COMPLETED:
         assert now.milestone == before.milestone

@@ -12,22 +12,22 @@ from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
-from tests.collect import people
+from tests.collect import factories
 from tests.collect.conftest import TABLES
-from tests.collect.fragile import (
-    SEALER,
-    Died,
-    MadeUpStrava,
-    Mortal,
-    Workshop,
-    activity,
-    member,
-    told,
-    waiting_of,
-    workshop,
-)
 from tests.collect.test_crashes import MAX_WRITES, goal
 from tests.collect.test_repository_beside import session
+from tests.collect.worker_harness import (
+    ENCRYPTOR,
+    Crash,
+    CrashingEngine,
+    FakeStrava,
+    WorkerHarness,
+    activity,
+    create_linked_user,
+    delivery,
+    open_worker,
+    pending_events_of,
+)
 
 LONG_AGO = 1_767_225_600
 
@@ -43,20 +43,20 @@ async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[En
 class Story(ABC):
     """Something that somebody does; `act` is what a crash interrupts, and what is done again afterwards."""
 
-    def __init__(self, strava: MadeUpStrava, name: str, athlete_id: int) -> None:
+    def __init__(self, strava: FakeStrava, name: str, athlete_id: int) -> None:
         self.strava = strava
         self.name = name
         self.athlete_id = athlete_id
 
     @abstractmethod
-    async def prepare(self, shop: Workshop) -> None:
+    async def prepare(self, worker_harness: WorkerHarness) -> None:
         """What was there before."""
 
     @abstractmethod
-    async def act(self, shop: Workshop) -> None: ...
+    async def act(self, worker_harness: WorkerHarness) -> None: ...
 
     @abstractmethod
-    async def check(self, shop: Workshop) -> None:
+    async def check(self, worker_harness: WorkerHarness) -> None:
         """How it must stand in the end."""
 
 
@@ -65,32 +65,36 @@ class Event(Story):
 
     aspect = "update"
 
-    async def prepare(self, shop: Workshop) -> None:
-        self.number = people.number()
-        self.held = await goal(shop, self.name)
+    async def prepare(self, worker_harness: WorkerHarness) -> None:
+        self.number = factories.new_id()
+        self.held = await goal(worker_harness, self.name)
         self.strava.activities[self.number] = activity(self.number, 3000)
-        await shop.webhook.receive(told(self.athlete_id, self.number, "create", LONG_AGO))
-        await shop.worker.run()
+        await worker_harness.webhook.receive(
+            delivery(self.athlete_id, self.number, "create", LONG_AGO)
+        )
+        await worker_harness.worker.run()
         self.strava.activities[self.number] = activity(self.number, 5000)
-        await shop.webhook.receive(self.event())
+        await worker_harness.webhook.receive(self.event())
 
     def event(self) -> WebhookDelivery:
-        return told(self.athlete_id, self.number, self.aspect, LONG_AGO + 60)
+        return delivery(self.athlete_id, self.number, self.aspect, LONG_AGO + 60)
 
-    async def act(self, shop: Workshop) -> None:
-        await shop.worker.run()
+    async def act(self, worker_harness: WorkerHarness) -> None:
+        await worker_harness.worker.run()
 
-    async def check(self, shop: Workshop) -> None:
-        assert await waiting_of(shop, self.athlete_id) == []
-        now = await shop.stage.milestones.get(self.name, self.held.milestone.milestone_id)
+    async def check(self, worker_harness: WorkerHarness) -> None:
+        assert await pending_events_of(worker_harness, self.athlete_id) == []
+        now = await worker_harness.services.milestones.get(
+            self.name, self.held.milestone.milestone_id
+        )
         assert (now.milestone.progress, now.milestone.version, len(now.awards)) == self.expected()
-        await self.check_workout(shop)
+        await self.check_workout(worker_harness)
 
     def expected(self) -> tuple[int, int, int]:
         return 5000, 3, 5
 
-    async def check_workout(self, shop: Workshop) -> None:
-        found = await shop.stage.main.workout(self.name, self.number)
+    async def check_workout(self, worker_harness: WorkerHarness) -> None:
+        found = await worker_harness.services.repository.workout(self.name, self.number)
         assert found is not None
         assert (found.distance, found.is_deleted) == (5000, False)
 
@@ -107,8 +111,8 @@ class Deletion(Event):
     def expected(self) -> tuple[int, int, int]:
         return 3000, 2, 3
 
-    async def check_workout(self, shop: Workshop) -> None:
-        found = await shop.stage.main.workout(self.name, self.number)
+    async def check_workout(self, worker_harness: WorkerHarness) -> None:
+        found = await worker_harness.services.repository.workout(self.name, self.number)
         assert found is not None
         assert found.is_deleted
 
@@ -116,12 +120,14 @@ class Deletion(Event):
 class Several(Update):
     """Events that came together and move the milestones together: all of them count."""
 
-    async def prepare(self, shop: Workshop) -> None:
-        await super().prepare(shop)
+    async def prepare(self, worker_harness: WorkerHarness) -> None:
+        await super().prepare(worker_harness)
         for _ in range(3):
-            number = people.number()
+            number = factories.new_id()
             self.strava.activities[number] = activity(number, 1000)
-            await shop.webhook.receive(told(self.athlete_id, number, "create", LONG_AGO + 120))
+            await worker_harness.webhook.receive(
+                delivery(self.athlete_id, number, "create", LONG_AGO + 120)
+            )
 
     def expected(self) -> tuple[int, int, int]:
         return 8000, 3, 8
@@ -144,24 +150,24 @@ class Deauthorisation(Event):
     def expected(self) -> tuple[int, int, int]:
         return 3000, 2, 3
 
-    async def check_workout(self, shop: Workshop) -> None:
-        assert await shop.stage.main.connection(self.name) is None
-        assert await shop.stage.main.owner(self.athlete_id) is None
-        assert await shop.stage.main.linked_users(self.athlete_id) == set()
+    async def check_workout(self, worker_harness: WorkerHarness) -> None:
+        assert await worker_harness.services.repository.connection(self.name) is None
+        assert await worker_harness.services.repository.owner(self.athlete_id) is None
+        assert await worker_harness.services.repository.linked_users(self.athlete_id) == set()
 
 
 class LinkingService(Story):
     """Consent for a second athlete, which takes the place of the first; begun anew when it was interrupted."""
 
-    async def prepare(self, shop: Workshop) -> None:
-        assert await shop.stage.main.owner(self.athlete_id) == self.name
-        self.second = people.number()
+    async def prepare(self, worker_harness: WorkerHarness) -> None:
+        assert await worker_harness.services.repository.owner(self.athlete_id) == self.name
+        self.second = factories.new_id()
         self.session: BrowserSession = session(self.name)
 
-    async def act(self, shop: Workshop) -> None:
-        url = await shop.linking.begin(self.session, "https://here", "/")
+    async def act(self, worker_harness: WorkerHarness) -> None:
+        url = await worker_harness.linking.begin(self.session, "https://here", "/")
         state = url.partition("?")[2]
-        await shop.linking.finish(
+        await worker_harness.linking.finish(
             self.session,
             state=state,
             code=str(self.second),
@@ -169,30 +175,30 @@ class LinkingService(Story):
             error="",
         )
 
-    async def check(self, shop: Workshop) -> None:
-        linked = await shop.stage.main.connection(self.name)
+    async def check(self, worker_harness: WorkerHarness) -> None:
+        linked = await worker_harness.services.repository.connection(self.name)
         assert linked is not None
         assert linked.athlete_id == self.second
-        assert await shop.stage.main.owner(self.second) == self.name
-        assert await shop.stage.main.owner(self.athlete_id) is None
+        assert await worker_harness.services.repository.owner(self.second) == self.name
+        assert await worker_harness.services.repository.owner(self.athlete_id) is None
 
 
 class Unlinking(Story):
     """No connection, no owner; asked again, there is nothing to unlink."""
 
-    async def prepare(self, shop: Workshop) -> None:
-        assert await shop.stage.main.owner(self.athlete_id) == self.name
+    async def prepare(self, worker_harness: WorkerHarness) -> None:
+        assert await worker_harness.services.repository.owner(self.athlete_id) == self.name
 
-    async def act(self, shop: Workshop) -> None:
-        if await shop.linking.status(self.name) is not None:
-            await shop.linking.disconnect(self.name)
+    async def act(self, worker_harness: WorkerHarness) -> None:
+        if await worker_harness.linking.status(self.name) is not None:
+            await worker_harness.linking.disconnect(self.name)
 
-    async def check(self, shop: Workshop) -> None:
-        assert await shop.stage.main.connection(self.name) is None
-        assert await shop.stage.main.owner(self.athlete_id) is None
+    async def check(self, worker_harness: WorkerHarness) -> None:
+        assert await worker_harness.services.repository.connection(self.name) is None
+        assert await worker_harness.services.repository.owner(self.athlete_id) is None
 
 
-class MadeUpIssuer:
+class FakeIdentityProvider:
     """Knows one person."""
 
     def __init__(self, user_id: str) -> None:
@@ -217,24 +223,24 @@ class MadeUpIssuer:
 class FirstSignIn(Story):
     """One profile, and a session that works."""
 
-    async def prepare(self, shop: Workshop) -> None:
-        self.newcomer = people.user_id()
+    async def prepare(self, worker_harness: WorkerHarness) -> None:
+        self.newcomer = factories.new_user_id()
         self.session_id = ""
-        assert await shop.stage.main.profile(self.newcomer) is None
+        assert await worker_harness.services.repository.profile(self.newcomer) is None
 
-    def sign_in(self, shop: Workshop) -> SignInService:
-        stage = shop.stage
+    def sign_in(self, worker_harness: WorkerHarness) -> SignInService:
+        services = worker_harness.services
         return SignInService(
-            stage.sessions,
-            stage.main,
-            MadeUpIssuer(self.newcomer),
-            SEALER,
-            stage.audit,
-            stage.clock,
+            services.sessions,
+            services.repository,
+            FakeIdentityProvider(self.newcomer),
+            ENCRYPTOR,
+            services.audit,
+            services.clock,
         )
 
-    async def act(self, shop: Workshop) -> None:
-        service = self.sign_in(shop)
+    async def act(self, worker_harness: WorkerHarness) -> None:
+        service = self.sign_in(worker_harness)
         begun = await service.begin("https://here", "/")
         done = await service.finish(
             state=begun.url,
@@ -246,24 +252,26 @@ class FirstSignIn(Story):
         )
         self.session_id = done.session_id
 
-    async def check(self, shop: Workshop) -> None:
-        assert await shop.stage.main.profile(self.newcomer) is not None
-        assert (await self.sign_in(shop).resolve(self.session_id)).user_id == self.newcomer
+    async def check(self, worker_harness: WorkerHarness) -> None:
+        assert await worker_harness.services.repository.profile(self.newcomer) is not None
+        assert (
+            await self.sign_in(worker_harness).resolve(self.session_id)
+        ).user_id == self.newcomer
 
 
 class Goal(Story):
     """A milestone that looks back: whatever was made before the crash is moved by the next run."""
 
-    async def prepare(self, shop: Workshop) -> None:
-        made = people.workout(self.name, distance=5000)
-        assert await shop.stage.main.put_workout(made, self.athlete_id)
+    async def prepare(self, worker_harness: WorkerHarness) -> None:
+        made = factories.workout(self.name, distance=5000)
+        assert await worker_harness.services.repository.put_workout(made, self.athlete_id)
 
-    async def act(self, shop: Workshop) -> None:
-        await goal(shop, self.name)
+    async def act(self, worker_harness: WorkerHarness) -> None:
+        await goal(worker_harness, self.name)
 
-    async def check(self, shop: Workshop) -> None:
-        await shop.stage.engine.advance_all(self.name)
-        found = await shop.stage.milestones.all(self.name)
+    async def check(self, worker_harness: WorkerHarness) -> None:
+        await worker_harness.services.engine.advance_all(self.name)
+        found = await worker_harness.services.milestones.all(self.name)
         assert found
         for held in found:
             assert (
@@ -293,21 +301,23 @@ async def test_a_crash_at_any_write_is_made_good_by_doing_it_again(
 ) -> None:
     """Wherever the process died, before or after a write became durable."""
     for writes in range(MAX_WRITES):
-        clock, strava = ManualClock(datetime.now(UTC)), MadeUpStrava()
-        async with workshop(embedded, clock, strava) as shop:
-            story = kind(strava, *await member(shop))
-            await story.prepare(shop)
+        clock, strava = ManualClock(datetime.now(UTC)), FakeStrava()
+        async with open_worker(embedded, clock, strava) as worker_harness:
+            story = kind(strava, *await create_linked_user(worker_harness))
+            await story.prepare(worker_harness)
             died = False
             try:
-                mortal = Mortal(embedded, writes, after=after)
-                async with workshop(mortal, clock, strava, model=shop.stage.model) as doomed:
+                mortal = CrashingEngine(embedded, writes, after=after)
+                async with open_worker(
+                    mortal, clock, strava, model=worker_harness.services.model
+                ) as doomed:
                     await story.act(doomed)
-            except (Died, BaseExceptionGroup):
+            except (Crash, BaseExceptionGroup):
                 died = True
             clock._elapsed += 61  # the lease is over
             if died or isinstance(story, Event):
-                await story.act(shop)
-            await story.check(shop)
+                await story.act(worker_harness)
+            await story.check(worker_harness)
         if not died:
             assert writes > 0
             return

@@ -10,16 +10,16 @@ import pytest
 from tally.collect.api.handlers import Handlers
 from tally.collect.api.routes import collect_api
 from tally.kit.endpoints import Api
-from tests.collect.club import Club, open_club
+from tests.collect.server_harness import CollectServer, open_server
 from tests.needs import need_program
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "collect.md").read_text(encoding="utf-8")
 
 
-async def work(club: Club) -> None:
+async def work(server: CollectServer) -> None:
     """What the job does in a server: whatever Strava tells is applied soon."""
     while True:
-        await club.apply()
+        await server.process_inbox()
         await asyncio.sleep(0.05)
 
 
@@ -33,13 +33,13 @@ async def test_the_commands_of_the_page_work_in_order(
     assert script.count("curl ") >= 18
     folder = tmp_path_factory.mktemp("page")
     (folder / "collect-admin.key").write_text("the-token-of-the-operators-0123456789")
-    async with open_club(folder, collect_plain_http=True) as club:
+    async with open_server(folder, collect_plain_http=True) as server:
         places = {
-            "TALLY": club.url.removesuffix("/collect"),
-            "STRAVA": club.strava.url,
-            "ISSUER": club.issuer.url,
+            "TALLY": server.url.removesuffix("/collect"),
+            "STRAVA": server.strava.url,
+            "ISSUER": server.oidc.url,
         }
-        working = asyncio.create_task(work(club))
+        working = asyncio.create_task(work(server))
         process = await asyncio.create_subprocess_exec(
             bash,
             "-eu",

@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 from schemathesis import GenerationMode
 
-from tests.collect.club import ADMIN, SUBSCRIPTION, VERIFY, Club, Member, open_club
+from tests.collect.server_harness import (
+    ADMIN,
+    SUBSCRIPTION,
+    VERIFY,
+    CollectServer,
+    LinkedUser,
+    open_server,
+)
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 6
@@ -77,9 +84,9 @@ OPERATIONS: dict[tuple[str, str], Good] = {
 class Documented:
     """A club, its document, and somebody in it with a milestone and a workout."""
 
-    club: Club
+    server: CollectServer
     document: Document
-    member: Member
+    member: LinkedUser
     milestone_id: str
 
     def known(self, path: str) -> dict[str, str]:
@@ -87,7 +94,7 @@ class Documented:
         return {name: value for name, value in known.items() if f"{{{name}}}" in path}
 
 
-def credentials(member: Member | None) -> dict[str, str]:
+def credentials(member: LinkedUser | None) -> dict[str, str]:
     """All that anybody can have: a session, a page of our own, and the operators' token."""
     session = "nobodys" if member is None else member.browser.session
     return {
@@ -99,15 +106,15 @@ def credentials(member: Member | None) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
-    async with open_club(tmp_path_factory.mktemp("documented")) as club:
-        member = await club.member()
-        milestone = await member.milestone()
-        club.strava.record(member.athlete_id, "Ride", 5000)
-        await club.apply()
-        url = club.url.removesuffix("/collect")
-        told = await club.browser().get(f"{url}/openapi.json")
+    async with open_server(tmp_path_factory.mktemp("documented")) as server:
+        member = await server.create_user()
+        milestone = await member.create_milestone()
+        server.strava.record(member.athlete_id, "Ride", 5000)
+        await server.process_inbox()
+        url = server.url.removesuffix("/collect")
+        told = await server.browser().get(f"{url}/openapi.json")
         yield Documented(
-            club,
+            server,
             Document.read(url, "collect", "/collect", told.json),
             member,
             milestone["milestoneId"],
@@ -132,7 +139,7 @@ async def test_a_good_request_is_answered_as_documented(
     """By somebody who may ask."""
     document, good = documented.document, OPERATIONS[method, path]
     ends_it = not good.is_harmless and not path.endswith("/events")
-    member = await documented.club.member() if ends_it else documented.member
+    member = await documented.server.create_user() if ends_it else documented.member
 
     def ask() -> int:
         parts: dict[str, Any] = {

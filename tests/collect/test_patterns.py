@@ -16,7 +16,7 @@ from tally.store.api import Update
 from tally.store.catalogue import Catalogue, find_problems
 from tally.store.expressions import F
 from tally.store.report import PatternRow
-from tests.collect.club import VERIFY, Answer, Club, Member
+from tests.collect.server_harness import VERIFY, ApiResponse, CollectServer, LinkedUser
 from tests.collect.test_api_strava import event
 
 
@@ -113,51 +113,51 @@ def test_patterns_say_who_and_when_and_never_scan(printed: list[PatternRow]) -> 
     assert find_problems(Catalogue({"collect": CATALOGUE.backends["collect"]})) == []
 
 
-async def expect(member: Member, method: str, path: str, status: int = 200) -> Answer:
+async def expect(member: LinkedUser, method: str, path: str, status: int = 200) -> ApiResponse:
     answer = await member.browser.send(method, path)
     assert answer.status == status, (method, path, answer)
     return answer
 
 
-async def watch(club: Club, member: Member, milestone_id: str) -> None:
+async def watch(server: CollectServer, member: LinkedUser, milestone_id: str) -> None:
     """Listen while a ride is applied, until it is told; and a look later, when nothing is new."""
-    url = f"{club.url}/milestones/{milestone_id}/events"
-    request = club.client.get(url).header("Cookie", f"cc_session={member.browser.session}")
+    url = f"{server.url}/milestones/{milestone_id}/events"
+    request = server.client.get(url).header("Cookie", f"cc_session={member.browser.session}")
     async with request.streamed_read_buffer_limit(0).build_streamed() as stream:
         assert stream.status == 200
-        club.strava.record(member.athlete_id, "Ride", 2000)
-        await club.apply()
+        server.strava.record(member.athlete_id, "Ride", 2000)
+        await server.process_inbox()
         told = b""
         while b"event: minted" not in told:
             told += bytes(await stream.body_reader.read_chunk() or b"")
-        await club.clock.until_sleeping()
-        await club.clock.advance(POLL_SECONDS)
+        await server.clock.until_sleeping()
+        await server.clock.advance(POLL_SECONDS)
 
 
-async def misadventures(club: Club, member: Member) -> None:
+async def misadventures(server: CollectServer, member: LinkedUser) -> None:
     """An event that comes again, one that fails at first, one whose token is over, one that deletes."""
-    ride = club.strava.record(member.athlete_id, "Ride", 1000)
-    await club.apply()
-    club.strava.webhooks.redeliver(club.strava.webhooks.log[-1].event)
-    await club.apply()
-    club.strava.faults.add(InjectedFault(path="/api/v3/activities", status=400, body="{}"))
-    club.strava.record(member.athlete_id, "Ride", 1000)
-    await club.apply()
-    club.leap(6 * 3600)
-    await club.apply()
-    club.strava.delete(ride.id)
-    await club.apply()
-    club.strava.webhooks.redeliver(event(member, ride.id, time=1))
-    await club.apply()
+    ride = server.strava.record(member.athlete_id, "Ride", 1000)
+    await server.process_inbox()
+    server.strava.webhooks.redeliver(server.strava.webhooks.log[-1].event)
+    await server.process_inbox()
+    server.strava.faults.add(InjectedFault(path="/api/v3/activities", status=400, body="{}"))
+    server.strava.record(member.athlete_id, "Ride", 1000)
+    await server.process_inbox()
+    server.skip_time(6 * 3600)
+    await server.process_inbox()
+    server.strava.delete(ride.id)
+    await server.process_inbox()
+    server.strava.webhooks.redeliver(event(member, ride.id, time=1))
+    await server.process_inbox()
 
 
-async def partings(club: Club, ann: Member, bob: Member) -> None:
+async def partings(server: CollectServer, ann: LinkedUser, bob: LinkedUser) -> None:
     """A deauthorisation, an unlinking where the athlete is another's by damage, the end of a session and of an account."""
-    club.strava.deauthorize(bob.athlete_id)
-    await club.apply()
-    assert (await club.link(bob.browser, bob.athlete_id)).status == 303
+    server.strava.deauthorize(bob.athlete_id)
+    await server.process_inbox()
+    assert (await server.link(bob.browser, bob.athlete_id)).status == 303
     owner = item_key(athlete_pk(bob.athlete_id), OWNER)
-    await club.parts.store.engine.update(
+    await server.application.store.engine.update(
         Update(COMMIT_COLLECT, owner, (F("userId").set("somebody-else"),))
     )
     await expect(bob, "DELETE", "/strava/connection", 204)
@@ -165,12 +165,12 @@ async def partings(club: Club, ann: Member, bob: Member) -> None:
     await expect(ann, "DELETE", "/account", 204)
 
 
-async def tour(club: Club) -> None:
+async def tour(server: CollectServer) -> None:
     """A life in the club: every route once, with all that it can do, and everything that Strava can tell."""
-    ann, bob = await club.member(), await club.member()
-    milestone_id = (await ann.milestone())["milestoneId"]
-    await watch(club, ann, milestone_id)
-    await misadventures(club, ann)
+    ann, bob = await server.create_user(), await server.create_user()
+    milestone_id = (await ann.create_milestone())["milestoneId"]
+    await watch(server, ann, milestone_id)
+    await misadventures(server, ann)
     for path in (
         "/health",
         "/health/ready",
@@ -187,23 +187,25 @@ async def tour(club: Club) -> None:
     await expect(
         ann, "GET", f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=x"
     )
-    correlation = (await ann.shown(milestone_id))["awards"][0]["correlationId"]
+    correlation = (await ann.get_milestone(milestone_id))["awards"][0]["correlationId"]
     for query in (f"user={ann.user_id}", f"correlation={correlation}", "event=MILESTONE_CREATED"):
-        assert await club.audit(query)
-    await partings(club, ann, bob)
-    await club.collect.audit.flush()
+        assert await server.audit(query)
+    await partings(server, ann, bob)
+    await server.collect.audit.flush()
 
 
-async def test_every_pattern_is_what_collect_does(fresh: Club) -> None:
+async def test_every_pattern_is_what_collect_does(fresh_server: CollectServer) -> None:
     """A life in the club goes through every route, makes every declared operation of every pattern, and tries no other one."""
-    await tour(fresh)
-    answer = await fresh.browser().get(f"{fresh.url.removesuffix('/collect')}/metrics")
+    await tour(fresh_server)
+    answer = await fresh_server.browser().get(
+        f"{fresh_server.url.removesuffix('/collect')}/metrics"
+    )
     series = r'tally_http_request_duration_seconds_count\{method="(\w+)",route="/collect(/[^"]*)",status="[23]\d\d"\}'
     answered = set(re.findall(series, answer.body.decode()))
     assert {
-        (operation.method, operation.path) for operation in fresh.collect.api.endpoints
+        (operation.method, operation.path) for operation in fresh_server.collect.api.endpoints
     } - answered == set()
-    for name, row in (await fresh.patterns()).items():
+    for name, row in (await fresh_server.patterns()).items():
         assert row["calls"] > 0, name
         assert row["errors"] == 0, name
         for operation in row["operations"]:

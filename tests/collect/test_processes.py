@@ -10,32 +10,32 @@ import pytest
 from pyreqwest.response import Response
 
 from tally.kit.change_poller import POLL_SECONDS
-from tests.collect.club import Club, Member, open_club
-from tests.collect.programs import second_server
+from tests.collect.processes import second_server
+from tests.collect.server_harness import CollectServer, LinkedUser, open_server
 
 
 @pytest.fixture(scope="module")
-async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Club]:
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CollectServer]:
     """A club that applies nothing by itself, and another server beside it that does."""
     async with (
-        open_club(
+        open_server(
             tmp_path_factory.mktemp("pair"), start=datetime.now(UTC).replace(microsecond=0)
-        ) as club,
-        second_server(club),
+        ) as server,
+        second_server(server),
     ):
-        yield club
+        yield server
 
 
-async def until_shown(member: Member, milestone_id: str, parts: int) -> None:
+async def until_shown(member: LinkedUser, milestone_id: str, parts: int) -> None:
     """Ask until so many parts are there; the other server looks twice a second."""
-    while (await member.shown(milestone_id))["partsMinted"] < parts:
+    while (await member.get_milestone(milestone_id))["partsMinted"] < parts:
         pass
 
 
-async def test_whoever_watches_here_sees_what_was_minted_there(pair: Club) -> None:
+async def test_whoever_watches_here_sees_what_was_minted_there(pair: CollectServer) -> None:
     """Each part once, in order, on every stream of the athlete, with one look a second for all of them."""
-    ann = await pair.member()
-    milestone_id = (await ann.milestone())["milestoneId"]
+    ann = await pair.create_user()
+    milestone_id = (await ann.create_milestone())["milestoneId"]
     url = f"{pair.url}/milestones/{milestone_id}/events"
     requests = [
         pair.client.get(url).header("Cookie", f"cc_session={ann.browser.session}") for _ in range(2)
@@ -74,26 +74,26 @@ async def heard_until(stream: Response, words: bytes, times: int) -> bytes:
 
 async def test_a_server_that_is_killed_at_work_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """What it had begun is picked up by another when the lease is over."""
-    async with open_club(tmp_path, start=datetime.now(UTC).replace(microsecond=0)) as club:
-        ann = await club.member()
-        milestone_id = (await ann.milestone())["milestoneId"]
+    async with open_server(tmp_path, start=datetime.now(UTC).replace(microsecond=0)) as server:
+        ann = await server.create_user()
+        milestone_id = (await ann.create_milestone())["milestoneId"]
         for _ in range(24):
-            club.strava.record(ann.athlete_id, "Ride", 500)
-        await club.strava.webhooks.wait_idle()
-        async with second_server(club):
+            server.strava.record(ann.athlete_id, "Ride", 500)
+        await server.strava.webhooks.wait_idle()
+        async with second_server(server):
             await asyncio.wait_for(until_shown(ann, milestone_id, 1), 60)
-        club.leap(3600)
-        await club.apply()
-        done = await ann.shown(milestone_id)
+        server.skip_time(3600)
+        await server.process_inbox()
+        done = await ann.get_milestone(milestone_id)
         assert (done["progress"], done["status"]) == (12_000, "COMPLETED")
         assert [award["partIndex"] for award in done["awards"]] == list(range(1, 13))
         assert len((await ann.browser.get("/workouts?limit=100")).json["workouts"]) == 24
 
 
-async def test_two_workers_mint_every_part_once(pair: Club) -> None:
+async def test_two_workers_mint_every_part_once(pair: CollectServer) -> None:
     """Whoever takes up which event, all workouts count, and the counter is the ledger."""
-    ann = await pair.member()
-    milestone_id = (await ann.milestone())["milestoneId"]
+    ann = await pair.create_user()
+    milestone_id = (await ann.create_milestone())["milestoneId"]
     for _ in range(24):
         pair.strava.record(ann.athlete_id, "Ride", 500)
         pair.strava.webhooks.duplicates = 1
@@ -111,7 +111,7 @@ async def test_two_workers_mint_every_part_once(pair: Club) -> None:
         working.cancel()
         await asyncio.wait({working})
         pair.strava.webhooks.duplicates = 0
-    done = await ann.shown(milestone_id)
+    done = await ann.get_milestone(milestone_id)
     assert (done["progress"], done["status"]) == (12_000, "COMPLETED")
     assert [award["partIndex"] for award in done["awards"]] == list(range(1, 13))
     events = await pair.audit(f"user={ann.user_id}&limit=200")

@@ -17,7 +17,7 @@ from tally.store.catalogue import Catalogue, check_repositories
 from tally.store.errors import AccessViolation, InvalidExpression
 from tally.store.expressions import F, exists
 from tally.store.store import Store
-from tests.collect import people
+from tests.collect import factories
 
 REPOSITORIES = (CollectRepository, BrowserSessionRepository, AuditRepository, IdempotencyRepository)
 
@@ -27,7 +27,7 @@ NOW = 4_000_000_000
 
 
 def session(user: str, expires_at: int = NOW + 1000) -> BrowserSession:
-    return BrowserSession(people.user_id(), user, people.MOMENT, expires_at)
+    return BrowserSession(factories.new_user_id(), user, factories.TIME, expires_at)
 
 
 async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(
@@ -42,7 +42,7 @@ async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(
 
 async def test_all_sessions_of_one_person_end_together(sessions: BrowserSessionRepository) -> None:
     """Others stay signed in, and states are none of its business."""
-    ann, bob = people.user_id(), people.user_id()
+    ann, bob = factories.new_user_id(), factories.new_user_id()
     of_ann, of_bob = [session(ann) for _ in range(30)], session(bob)
     for each in (*of_ann, of_bob):
         await sessions.create(each)
@@ -56,7 +56,9 @@ async def test_a_state_works_once_in_its_browser_in_its_time(
     sessions: BrowserSessionRepository,
 ) -> None:
     """Of twenty uses at once one succeeds; a wrong browser, purpose or time neither gets nor spoils it."""
-    pending = PendingState(people.user_id(), "login", "browser", NOW + 600, "/here", "sealed")
+    pending = PendingState(
+        factories.new_user_id(), "login", "browser", NOW + 600, "/here", "sealed"
+    )
     await sessions.begin(pending)
     for purpose, browser, now in (
         ("strava", "browser", NOW),
@@ -74,7 +76,7 @@ async def test_an_event_is_claimed_by_one_until_the_lease_runs_out(
     idempotency: IdempotencyRepository,
 ) -> None:
     """Of many claims at once one succeeds; after a crash another may, and only the holder finishes."""
-    key = people.user_id()
+    key = factories.new_user_id()
     tokens = [f"worker-{number}" for number in range(10)]
     claims = await asyncio.gather(
         *(idempotency.claim(key, token, NOW + 100, 60) for token in tokens)
@@ -92,7 +94,7 @@ async def test_an_event_is_claimed_by_one_until_the_lease_runs_out(
 
 async def test_a_failure_gives_the_event_back_at_once(idempotency: IdempotencyRepository) -> None:
     """Nobody has to wait for the lease of a worker that said that it failed."""
-    key = people.user_id()
+    key = factories.new_user_id()
     assert await idempotency.claim(key, "a", NOW + 100, 60) is Claim.MINE
     await idempotency.release(key, "a")
     assert await idempotency.claim(key, "b", NOW + 100, 60) is Claim.MINE
@@ -100,7 +102,11 @@ async def test_a_failure_gives_the_event_back_at_once(idempotency: IdempotencyRe
 
 async def test_audit_events_are_found_by_each_of_their_keys(audit: AuditRepository) -> None:
     """Newest first, page by page, and two events of one request never overwrite each other."""
-    name, correlation, kind = people.user_id(), people.user_id(), people.user_id()
+    name, correlation, kind = (
+        factories.new_user_id(),
+        factories.new_user_id(),
+        factories.new_user_id(),
+    )
     first = AuditEvent(kind, name, NOW, "request", correlation, {"part": 1}, "abc")
     assert await audit.append(first)
     second = replace(first, facts={"part": 2})

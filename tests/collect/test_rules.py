@@ -32,12 +32,12 @@ from tally.collect.model.rules import (
 )
 from tally.collect.service.models import bundled_models
 from tally.errors import Invalid
-from tests.collect import people
+from tests.collect import factories
 
 TARGETS = st.integers(1, 1_000_000_000)
 PARTS = st.integers(1, 99)
 METRES = st.decimals(0, 2_000_000_000, places=3)
-STATUE = people.model(99)
+STATUE = factories.model(99)
 
 
 def award(milestone: Milestone, index: int) -> Award:
@@ -47,7 +47,7 @@ def award(milestone: Milestone, index: int) -> Award:
         milestone.model_id,
         STATUE.parts[index - 1],
         1,
-        people.LATER,
+        factories.LATER_TIME,
     )
 
 
@@ -72,9 +72,9 @@ def test_the_last_part_comes_with_the_goal(total: int, parts: int) -> None:
 @given(st.integers(1, 100_000), st.integers(1, 20), st.lists(METRES, max_size=12))
 def test_nothing_ever_goes_down(total: int, parts: int, history: list[Decimal]) -> None:
     """Whatever is measured, in whatever order: progress, percent, parts and status only rise, and each part is minted once."""
-    held = MilestoneWithAwards(people.milestone("ann", total_target=total, parts_total=parts))
+    held = MilestoneWithAwards(factories.milestone("ann", total_target=total, parts_total=parts))
     for reached in history:
-        step = advance(held, reached, people.LATER)
+        step = advance(held, reached, factories.LATER_TIME)
         before, after = held.milestone, step.milestone
         assert after.progress >= max(before.progress, reached)
         assert after.percent >= before.percent
@@ -95,18 +95,18 @@ def test_nothing_ever_goes_down(total: int, parts: int, history: list[Decimal]) 
 @given(st.integers(0, 12), st.integers(0, 12), st.sets(st.integers(1, 12)))
 def test_the_ledger_heals_the_counter(progress: int, counter: int, ledger: set[int]) -> None:
     """After one run the counter is the ledger, and every earned part is in it."""
-    made = people.milestone("ann", total_target=12, progress=progress, parts_minted=counter)
+    made = factories.milestone("ann", total_target=12, progress=progress, parts_minted=counter)
     held = MilestoneWithAwards(made, tuple(award(made, part) for part in sorted(ledger)))
-    step = advance(held, 0, people.LATER)
+    step = advance(held, 0, factories.LATER_TIME)
     assert ledger | set(step.minted) == ledger | set(range(1, progress + 1))
     assert step.milestone.parts_minted == len(ledger | set(step.minted))
     again = MilestoneWithAwards(
         step.milestone, (*held.awards, *(award(made, part) for part in step.minted))
     )
-    assert not advance(again, 0, people.LATER).is_changed
+    assert not advance(again, 0, factories.LATER_TIME).is_changed
 
 
-EFFORT = WorkoutProjection("Ride", people.LATER, Decimal(1000), Decimal(50))
+EFFORT = WorkoutProjection("Ride", factories.LATER_TIME, Decimal(1000), Decimal(50))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ EFFORT = WorkoutProjection("Ride", people.LATER, Decimal(1000), Decimal(50))
         (EFFORT._replace(sport_type="Run"), False),
         (EFFORT._replace(sport_type="Kitesurf"), False),
         (EFFORT._replace(is_deleted=True), False),
-        (EFFORT._replace(started_at=people.MOMENT), True),
+        (EFFORT._replace(started_at=factories.TIME), True),
         (EFFORT._replace(started_at="2025-12-31T23:59:59Z"), False),
         (EFFORT._replace(started_at="2026-02-01T00:00:00Z"), False),
         (EFFORT._replace(started_at="2026-01-31T23:59:59Z"), True),
@@ -128,7 +128,7 @@ def test_a_workout_counts_by_sport_time_and_presence(
     effort: WorkoutProjection, counts: bool
 ) -> None:
     """From the start of the period, start included, to its end, end excluded."""
-    goal = people.milestone("ann", period_end="2026-02-01T00:00:00Z")
+    goal = factories.milestone("ann", period_end="2026-02-01T00:00:00Z")
     assert is_eligible(goal, effort) is counts
     assert total_progress(goal, [effort, EFFORT]) == (2000 if counts else 1000)
 
@@ -136,7 +136,7 @@ def test_a_workout_counts_by_sport_time_and_presence(
 def test_climbing_is_measured_by_elevation() -> None:
     """The metric says which number of a workout counts."""
     assert (
-        total_progress(people.milestone("ann", metric=Metric.ELEVATION_METERS), [EFFORT, EFFORT])
+        total_progress(factories.milestone("ann", metric=Metric.ELEVATION_METERS), [EFFORT, EFFORT])
         == 100
     )
 
@@ -166,11 +166,11 @@ def test_goals_and_periods_that_make_no_sense_are_refused() -> None:
         with pytest.raises(Invalid, match="totalTarget"):
             check_goal(total, 12)
     with pytest.raises(Invalid, match="periodEndAtUtc"):
-        check_period(people.LATER, people.LATER)
+        check_period(factories.LATER_TIME, factories.LATER_TIME)
     for text in ("yesterday", "2026-01-01", "2026-01-01T00:00:00", "9999-12-31T23:59:59-23:00"):
         with pytest.raises(Invalid, match="start must be an RFC 3339 time"):
             parse_time(text, "start")
-    assert parse_time("2026-01-01T02:00:00.7+02:00", "start") == people.MOMENT
+    assert parse_time("2026-01-01T02:00:00.7+02:00", "start") == factories.TIME
 
 
 def test_measures_that_make_no_sense_count_for_nothing() -> None:

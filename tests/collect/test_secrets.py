@@ -16,8 +16,15 @@ from tally.settings import Settings
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.oidc.flaws import TokenFlaw
 from tally.sim.strava.core import Consent
-from tests.collect.club import ADMIN, VERIFY, Answer, Browser, Club, open_club
-from tests.collect.conftest import TABLES, Ground
+from tests.collect.conftest import TABLES, StoreTarget
+from tests.collect.server_harness import (
+    ADMIN,
+    VERIFY,
+    ApiResponse,
+    Browser,
+    CollectServer,
+    open_server,
+)
 
 
 @pytest.fixture
@@ -38,14 +45,14 @@ def parameters(url: str | None) -> dict[str, str]:
 class Eavesdropper:
     """Goes the way of a browser by hand, and remembers every secret that comes by."""
 
-    def __init__(self, club: Club) -> None:
-        self.club = club
-        self.browser: Browser = club.browser()
+    def __init__(self, server: CollectServer) -> None:
+        self.server = server
+        self.browser: Browser = server.browser()
         self.secrets: set[str] = set()
         self.states: set[str] = set()
-        self.answers: list[Answer] = []
+        self.answers: list[ApiResponse] = []
 
-    async def go(self, url: str, base: str = "") -> Answer:
+    async def go(self, url: str, base: str = "") -> ApiResponse:
         answer = await self.browser.get(urljoin(base, url) if base else url)
         told = parameters(answer.header("location"))
         self.secrets |= {told[name] for name in ("code", "nonce") if name in told}
@@ -57,17 +64,17 @@ class Eavesdropper:
     async def sign_in(self, name: str) -> None:
         begun = await self.go("/auth/login")
         agreed = await self.go(f"{begun.header('location')}&login_hint={name}")
-        await self.go(agreed.header("location") or "", self.club.issuer.url)
+        await self.go(agreed.header("location") or "", self.server.oidc.url)
 
     async def link(self, athlete_id: int) -> None:
-        self.club.strava.auto_approve = Consent(athlete_id)
+        self.server.strava.auto_approve = Consent(athlete_id)
         begun = await self.go("/strava/connect")
         agreed = await self.go(begun.header("location") or "")
-        await self.go(agreed.header("location") or "", self.club.strava.url)
+        await self.go(agreed.header("location") or "", self.server.strava.url)
 
     def look_around(self) -> None:
         """Note what the outside systems have given out by now."""
-        strava, issuer = self.club.strava, self.club.issuer
+        strava, issuer = self.server.strava, self.server.oidc
         self.secrets |= {
             *strava.authorizations._access,
             *strava.authorizations._refresh,
@@ -79,27 +86,29 @@ class Eavesdropper:
             ADMIN,
             VERIFY,
         }
-        self.secrets |= {(self.club.parts.settings.data_dir / "collect.key").read_text().strip()}
+        self.secrets |= {
+            (self.server.application.settings.data_dir / "collect.key").read_text().strip()
+        }
 
 
-async def a_life(club: Club, eve: Eavesdropper) -> int:
+async def a_life(server: CollectServer, eve: Eavesdropper) -> int:
     """Sign-in, link, mint, failures, a refresh, refused sign-ins, an unlinking; and the athlete's id."""
-    athlete_id = club.strava.add_athlete("Xenia").id
+    athlete_id = server.strava.add_athlete("Xenia").id
     await eve.sign_in("Xenia")
     await eve.link(athlete_id)
     goal = {"modelId": "fox", "sport": "RIDE", "metric": "DISTANCE_METERS", "totalTarget": 12_000}
     assert (await eve.browser.send("POST", "/milestones", goal)).status == 201
     eve.look_around()
-    club.strava.faults.add(InjectedFault(path="/api/v3/activities", status=400, body="{}"))
-    club.strava.record(athlete_id, "Ride", 9000)
-    await club.apply()
-    club.leap(6 * 3600)
-    await club.apply()
-    club.strava.record(athlete_id, "Ride", 1)
-    await club.apply()
+    server.strava.faults.add(InjectedFault(path="/api/v3/activities", status=400, body="{}"))
+    server.strava.record(athlete_id, "Ride", 9000)
+    await server.process_inbox()
+    server.skip_time(6 * 3600)
+    await server.process_inbox()
+    server.strava.record(athlete_id, "Ride", 1)
+    await server.process_inbox()
     eve.look_around()
-    stranger = Eavesdropper(club)
-    club.issuer.flaws.append(TokenFlaw.WRONG_NONCE)
+    stranger = Eavesdropper(server)
+    server.oidc.flaws.append(TokenFlaw.WRONG_NONCE)
     await stranger.sign_in("Mallory")
     await stranger.go("/auth/callback?code=a-made-up-code&state=a-made-up-state")
     await stranger.go(
@@ -116,18 +125,20 @@ def of_files(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.iterdir() if path.name.startswith("store"))
 
 
-async def test_no_secret_is_written_down_anywhere(ground: Ground, log: io.StringIO) -> None:
+async def test_no_secret_is_written_down_anywhere(
+    store_target: StoreTarget, log: io.StringIO
+) -> None:
     """After a whole life with its failures, at the level debug: every secret is looked for everywhere."""
-    folder, chosen = await ground.place()
-    async with open_club(folder, access_log=True, **chosen) as club:
-        eve = Eavesdropper(club)
-        await a_life(club, eve)
-        await club.collect.audit.flush()
-        items: list[Any] = [item for table in TABLES for item in await club.stored(table)]
-        audit = await club.browser().send(
+    folder, chosen = await store_target.new_location()
+    async with open_server(folder, access_log=True, **chosen) as server:
+        eve = Eavesdropper(server)
+        await a_life(server, eve)
+        await server.collect.audit.flush()
+        items: list[Any] = [item for table in TABLES for item in await server.scan_table(table)]
+        audit = await server.browser().send(
             "GET", "/admin/audit?event=AUTH_REGISTERED", headers=bearer()
         )
-        metrics = await club.browser().get(f"{club.url.removesuffix('/collect')}/metrics")
+        metrics = await server.browser().get(f"{server.url.removesuffix('/collect')}/metrics")
         assert (await eve.browser.send("DELETE", "/account")).status == 204
         eve.look_around()
     bodies = b"".join(answer.body for answer in (*eve.answers, audit, metrics)).decode()

@@ -18,7 +18,7 @@ from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import JobOutcome, JobRun
 from tally.settings import Settings
-from tests.collect import people
+from tests.collect import factories
 
 
 @pytest.fixture
@@ -67,15 +67,15 @@ async def test_the_collect_tile_names_the_latest_part(
     """A workout covers a twelfth of the goal and mints the first part."""
     collect = application.backends["collect"]
     assert isinstance(collect, Collect)
-    main, user = collect.services.milestones.repository, people.user_id()
-    linked = people.connection(user)
-    assert await main.create_profile(people.profile(user))
+    main, user = collect.services.milestones.repository, factories.new_user_id()
+    linked = factories.connection(user)
+    assert await main.create_profile(factories.profile(user))
     assert await main.link(linked, None)
     await collect.services.milestones.create(
         user, Goal("fox", Sport.RIDE, Metric.DISTANCE_METERS, 12_000)
     )
     assert await main.put_workout(
-        people.workout(user, distance=1_000, started_at=rfc3339(application.clock.now())),
+        factories.workout(user, distance=1_000, started_at=rfc3339(application.clock.now())),
         linked.athlete_id,
     )
     await collect.services.engine.advance_all(user)

@@ -1,12 +1,12 @@
-"""A server on every engine (`site`), shared by all tests that bring boards and keys of their own, and `fresh` ones.
+"""Fixtures: servers on every engine.
 
 - `sqlite`: always.
-- `local`: AWS's DynamoDB Local, where there are Java and npm.
-- `given`: whatever `TALLY_TEST_DYNAMODB_URL` names.
+- `local`: DynamoDB Local, if Java and npm are installed.
+- `given`: the service at `TALLY_TEST_DYNAMODB_URL`.
 
-The clock of the shared server only ever goes forward. A test that needs empty tables asks for
-`fresh`; one that needs other settings or several servers asks for the `ground`, and opens them in a
-`place` of its own.
+All tests share `server` and use their own boards and keys. Its clock only moves forward. A test
+that needs empty tables uses `fresh_server`. A test that needs other settings or several servers
+calls `store_target.new_settings` and opens them itself.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from tally.store.catalogue import Catalogue
 from tally.store.dynamodb import open_dynamodb
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
-from tests.devices.site import Site, running, settings_of
+from tests.devices.harness import DevicesServer, make_settings, open_server
 from tests.store.emulators import MADE_UP, dynamodb_local, engines, given_url
 
 TABLES = Catalogue({"devices": CATALOGUE.backends["devices"]}).tables()
@@ -39,20 +39,20 @@ ENGINES = engines("local")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """Where a server can stand: an engine's name, the service where there is one, and a folder for all else."""
+class StoreTarget:
+    """The store for servers: engine name, endpoint of an external service, and a directory."""
 
     engine: str
     url: str | None
     folder: Path
 
-    async def place(self, **changes: Any) -> Settings:
-        """Settings of a server on tables that nobody else has, made and empty."""
+    async def new_settings(self, **changes: Any) -> Settings:
+        """Build settings with new, empty tables."""
         folder = self.folder / secrets.token_hex(8)
         if self.url is None:
-            return settings_of(data_dir=folder, **changes)
+            return make_settings(data_dir=folder, **changes)
         prefix = f"tally-test-{secrets.token_hex(4)}-"
-        settings = settings_of(
+        settings = make_settings(
             data_dir=folder,
             store_engine="dynamodb",
             dynamodb_endpoint=self.url,
@@ -60,15 +60,15 @@ class Ground:
             dynamodb_table_prefix=prefix,
             **changes,
         )
-        async with engine_of(settings) as engine:
+        async with open_engine(settings) as engine:
             for table in TABLES:
                 await engine.create_table(table)
         return settings
 
 
 @contextlib.asynccontextmanager
-async def engine_of(settings: Settings) -> AsyncIterator[Engine]:
-    """The engine that a server with these settings has, beside it."""
+async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
+    """Open the engine that a server with these settings uses."""
     if settings.store_engine == "sqlite":
         async with open_sqlite(settings.data_dir) as embedded:
             for table in TABLES:
@@ -86,7 +86,7 @@ async def engine_of(settings: Settings) -> AsyncIterator[Engine]:
 
 @pytest.fixture(autouse=True)
 def log() -> Iterator[io.StringIO]:
-    """All that is logged during the test, a JSON object a line."""
+    """Capture the log of the test, one JSON object per line."""
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -97,13 +97,13 @@ def log() -> Iterator[io.StringIO]:
 
 
 @pytest.fixture(scope="session", params=ENGINES)
-def ground(
+def store_target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
-    """Each engine in turn."""
+) -> Iterator[StoreTarget]:
+    """Run tests once per engine."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
-        yield Ground("sqlite", None, folder)
+        yield StoreTarget("sqlite", None, folder)
         return
     with contextlib.ExitStack() as stack:
         given = given_url()
@@ -112,31 +112,31 @@ def ground(
         if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" not in os.environ:
             patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
             patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
-        yield Ground(request.param, url, folder)
+        yield StoreTarget(request.param, url, folder)
 
 
 @pytest.fixture(scope="session")
-async def site(ground: Ground) -> AsyncIterator[Site]:
-    """A server that all tests share: bring your own boards and keys, and do not count on lists to be empty."""
-    async with running(await ground.place()) as site:
-        yield site
+async def server(store_target: StoreTarget) -> AsyncIterator[DevicesServer]:
+    """A server shared by all tests. Use your own boards and keys; lists are not empty."""
+    async with open_server(await store_target.new_settings()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-async def key(site: Site) -> str:
+async def key(server: DevicesServer) -> str:
     """An API key of the shared server."""
-    return await site.new_key("for all tests")
+    return await server.new_key("shared by all tests")
 
 
 @pytest.fixture
-async def fresh(ground: Ground) -> AsyncIterator[Site]:
-    """A server with empty tables and a clock of its own."""
-    async with running(await ground.place()) as site:
-        yield site
+async def fresh_server(store_target: StoreTarget) -> AsyncIterator[DevicesServer]:
+    """A server with empty tables and its own clock."""
+    async with open_server(await store_target.new_settings()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-async def store(ground: Ground) -> AsyncIterator[Store]:
-    """A store with the tables of the backend, for repositories without a server; bring your own keys."""
-    async with engine_of(await ground.place()) as engine:
+async def store(store_target: StoreTarget) -> AsyncIterator[Store]:
+    """A store with the tables of the backend, shared by the repository tests."""
+    async with open_engine(await store_target.new_settings()) as engine:
         yield Store(engine)

@@ -7,8 +7,16 @@ from datetime import timedelta
 import pytest
 
 from tally.kit.clock import ManualClock
-from tests.devices.conftest import Ground
-from tests.devices.site import ADMIN, START, Board, Site, expect_refused, new_hardware_id, running
+from tests.devices.conftest import StoreTarget
+from tests.devices.harness import (
+    ADMIN,
+    START,
+    Board,
+    DevicesServer,
+    assert_error,
+    new_hardware_id,
+    open_server,
+)
 
 CONTROL_PLANE = [
     ("POST", "/api-keys"),
@@ -27,25 +35,30 @@ CONTROL_PLANE = [
 
 @pytest.mark.parametrize(("method", "path"), CONTROL_PLANE)
 async def test_the_control_plane_wants_the_operators_token(
-    site: Site, method: str, path: str
+    server: DevicesServer, method: str, path: str
 ) -> None:
     """None, an empty one, one of another kind, a wrong one, and one that only begins right."""
-    expect_refused(await site.ask(path, method, token=None), 401, "MISSING_TOKEN", "Authorization")
+    assert_error(
+        await server.operator_request(path, method, token=None),
+        401,
+        "MISSING_TOKEN",
+        "Authorization",
+    )
     for header in ("Bearer", "Bearer ", f"Basic {ADMIN}", ADMIN):
-        answer = await site.send(method, path, None, {"Authorization": header})
-        expect_refused(answer, 401, "MISSING_TOKEN")
+        answer = await server.send(method, path, None, {"Authorization": header})
+        assert_error(answer, 401, "MISSING_TOKEN")
         assert answer.headers["www-authenticate"] == "Bearer"
     for token in ("x", ADMIN[:-1], ADMIN + "x", ADMIN.upper()):
-        expect_refused(await site.ask(path, method, token=token), 401, "INVALID_TOKEN")
+        assert_error(await server.operator_request(path, method, token=token), 401, "INVALID_TOKEN")
 
 
 @pytest.mark.parametrize("path", ["/register", "/data"])
-async def test_the_data_plane_wants_an_api_key(site: Site, key: str, path: str) -> None:
+async def test_the_data_plane_wants_an_api_key(server: DevicesServer, key: str, path: str) -> None:
     """None, an empty one, no hexadecimal digits, too few, in capitals, unknown; and the operators' token is none."""
     board = Board()
     content = board.registration() if path == "/register" else board.data(board.reading())
-    expect_refused(await site.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
-    expect_refused(await site.post(path, content, key=""), 401, "MISSING_API_KEY")
+    assert_error(await server.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
+    assert_error(await server.post(path, content, key=""), 401, "MISSING_API_KEY")
     for wrong in (
         "x",
         "0" * 63,
@@ -55,37 +68,43 @@ async def test_the_data_plane_wants_an_api_key(site: Site, key: str, path: str) 
         key.upper() if key.upper() != key else "0",
         ADMIN,
     ):
-        expect_refused(await site.post(path, content, key=wrong), 401, "INVALID_API_KEY")
-    expect_refused(
-        await site.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}),
+        assert_error(await server.post(path, content, key=wrong), 401, "INVALID_API_KEY")
+    assert_error(
+        await server.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}),
         401,
         "MISSING_API_KEY",
     )
-    expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
+    assert_error(
+        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND"
+    )
 
 
-async def test_an_api_key_opens_nothing_to_an_operator(site: Site, key: str) -> None:
-    expect_refused(await site.ask("/devices", token=key), 401, "INVALID_TOKEN")
+async def test_an_api_key_opens_nothing_to_an_operator(server: DevicesServer, key: str) -> None:
+    assert_error(await server.operator_request("/devices", token=key), 401, "INVALID_TOKEN")
 
 
-async def test_a_key_is_shown_once(site: Site) -> None:
-    answer = await site.ask("/api-keys", "POST", {"description": "greenhouse cluster"})
+async def test_a_key_is_shown_once(server: DevicesServer) -> None:
+    answer = await server.operator_request(
+        "/api-keys", "POST", {"description": "greenhouse cluster"}
+    )
     assert answer.status == 201
     assert answer.headers["cache-control"] == "no-store"
     made = answer.json
     assert re.fullmatch("[0-9a-f]{64}", made["api_key"])
     assert uuid.UUID(made["key_id"]).version == 4
     assert made["description"] == "greenhouse cluster"
-    assert made["api_key"] not in (await site.ask("/api-keys?limit=1000")).body.decode()
+    assert (
+        made["api_key"] not in (await server.operator_request("/api-keys?limit=1000")).body.decode()
+    )
 
 
-async def test_keys_are_listed_newest_first(fresh: Site) -> None:
+async def test_keys_are_listed_newest_first(fresh_server: DevicesServer) -> None:
     ids = []
     for _ in range(5):
-        ids.append((await fresh.ask("/api-keys", "POST", {})).json["key_id"])
-        await fresh.clock.advance(1)
-    first = await fresh.found("/api-keys?limit=3")
-    rest = await fresh.found(f"/api-keys?limit=3&cursor={first['next_cursor']}")
+        ids.append((await fresh_server.operator_request("/api-keys", "POST", {})).json["key_id"])
+        await fresh_server.clock.advance(1)
+    first = await fresh_server.get_json("/api-keys?limit=3")
+    rest = await fresh_server.get_json(f"/api-keys?limit=3&cursor={first['next_cursor']}")
     assert [key["key_id"] for key in first["api_keys"] + rest["api_keys"]] == ids[::-1]
     assert rest["next_cursor"] is None
     assert set(first["api_keys"][0]) == {
@@ -97,28 +116,35 @@ async def test_keys_are_listed_newest_first(fresh: Site) -> None:
     }
 
 
-async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(ground: Ground) -> None:
+async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(
+    store_target: StoreTarget,
+) -> None:
     """Each has just used it, so each knows it."""
-    place = await ground.place()
-    async with running(place) as one, running(place) as other:
+    new_settings = await store_target.new_settings()
+    async with open_server(new_settings) as one, open_server(new_settings) as other:
         key = await one.new_key()
-        [listed] = (await one.found("/api-keys"))["api_keys"]
-        for site in (one, other):
-            assert (await site.post("/register", Board().registration(), key=key)).status == 200
-        assert (await one.ask(f"/api-keys/{listed['key_id']}", "DELETE")).status == 204
-        for site in (one, other):
-            await site.clock.advance(5)
+        [listed] = (await one.get_json("/api-keys"))["api_keys"]
+        for server in (one, other):
+            assert (await server.post("/register", Board().registration(), key=key)).status == 200
+        assert (await one.operator_request(f"/api-keys/{listed['key_id']}", "DELETE")).status == 204
+        for server in (one, other):
+            await server.clock.advance(5)
             for path in ("/register", "/data"):
-                expect_refused(await site.post(path, {}, key=key), 401, "KEY_REVOKED", "revoked")
-        [listed] = (await one.found("/api-keys"))["api_keys"]
+                assert_error(await server.post(path, {}, key=key), 401, "KEY_REVOKED", "revoked")
+        [listed] = (await one.get_json("/api-keys"))["api_keys"]
         assert listed["is_active"] is False
 
 
-async def test_to_revoke_needs_a_key_that_exists(site: Site) -> None:
-    expect_refused(await site.ask(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND")
+async def test_to_revoke_needs_a_key_that_exists(server: DevicesServer) -> None:
+    assert_error(
+        await server.operator_request(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND"
+    )
     for strange in ("x", "7c9e6679-7425-10de-944b-e07fc1f90ae7", "é"):
-        expect_refused(
-            await site.ask(f"/api-keys/{strange}", "DELETE"), 400, "INVALID_FORMAT", "key_id"
+        assert_error(
+            await server.operator_request(f"/api-keys/{strange}", "DELETE"),
+            400,
+            "INVALID_FORMAT",
+            "key_id",
         )
 
 
@@ -126,51 +152,53 @@ async def test_to_revoke_needs_a_key_that_exists(site: Site) -> None:
     "content",
     [{"description": ""}, {"description": "x" * 257}, {"description": 7}, {"colour": 1}, [], 1],
 )
-async def test_a_key_is_made_of_a_description_at_most(site: Site, content: object) -> None:
-    expect_refused(await site.ask("/api-keys", "POST", content), 400, "INVALID_FORMAT")
+async def test_a_key_is_made_of_a_description_at_most(
+    server: DevicesServer, content: object
+) -> None:
+    assert_error(await server.operator_request("/api-keys", "POST", content), 400, "INVALID_FORMAT")
 
 
 async def test_use_of_a_key_is_noted_every_five_minutes_and_never_back_in_time(
-    ground: Ground,
+    store_target: StoreTarget,
 ) -> None:
     """By two servers, the clock of one of them three minutes behind."""
-    place = await ground.place()
+    new_settings = await store_target.new_settings()
     behind = ManualClock(START - timedelta(minutes=3))
-    async with running(place) as ahead, running(place, behind) as late:
+    async with open_server(new_settings) as ahead, open_server(new_settings, behind) as late:
         key = await ahead.new_key()
 
         async def last_used() -> str:
-            [listed] = (await ahead.found("/api-keys"))["api_keys"]
+            [listed] = (await ahead.get_json("/api-keys"))["api_keys"]
             return str(listed["last_used_at"])
 
         noted = []
         for minute in range(13):
-            for site in (ahead, late):
-                assert (await site.post("/data", Board().data("?"), key=key)).status == 200
+            for server in (ahead, late):
+                assert (await server.post("/data", Board().data("?"), key=key)).status == 200
                 noted.append(await last_used())
-                await site.clock.advance(60)
+                await server.clock.advance(60)
             assert noted == sorted(noted), minute
         assert sorted(set(noted)) == [f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10)]
 
 
 async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_in_time(
-    ground: Ground,
+    store_target: StoreTarget,
 ) -> None:
     """By two servers, the clock of one of them seven minutes behind; a registration is noted at once."""
-    place = await ground.place()
+    new_settings = await store_target.new_settings()
     behind = ManualClock(START - timedelta(minutes=7))
-    async with running(place) as ahead, running(place, behind) as late:
+    async with open_server(new_settings) as ahead, open_server(new_settings, behind) as late:
         board, key = Board(), await ahead.new_key()
 
         async def last_seen() -> str:
-            return str((await ahead.found(f"/devices/{board.hardware_id}"))["last_seen_at"])
+            return str((await ahead.get_json(f"/devices/{board.hardware_id}"))["last_seen_at"])
 
         noted = []
         for _ in range(11):
-            for site in (late, ahead):
-                await site.store(board, [board.reading()], key)
+            for server in (late, ahead):
+                await server.store_readings(board, [board.reading()], key)
                 noted.append(await last_seen())
-                await site.clock.advance(60)
+                await server.clock.advance(60)
         assert noted == sorted(noted)
         times = [
             "2079-12-31T23:53:00Z",
@@ -183,81 +211,96 @@ async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_i
         assert await last_seen() == "2080-01-01T00:11:00Z"
 
 
-async def test_devices_are_listed_by_activity(fresh: Site) -> None:
+async def test_devices_are_listed_by_activity(fresh_server: DevicesServer) -> None:
     """The one heard of last first; in pages, each device once."""
-    key = await fresh.new_key()
+    key = await fresh_server.new_key()
     boards = [Board() for _ in range(5)]
     for board in boards:
-        await fresh.post("/register", board.registration(), key=key)
-        await fresh.clock.advance(400)
-    await fresh.store(boards[0], [boards[0].reading()], key)
+        await fresh_server.post("/register", board.registration(), key=key)
+        await fresh_server.clock.advance(400)
+    await fresh_server.store_readings(boards[0], [boards[0].reading()], key)
     listed: list[str] = []
     cursor: str | None = ""
     while cursor is not None:
-        page = await fresh.found("/devices?limit=2" + (f"&cursor={cursor}" if cursor else ""))
+        page = await fresh_server.get_json(
+            "/devices?limit=2" + (f"&cursor={cursor}" if cursor else "")
+        )
         listed += [device["hardware_id"] for device in page["devices"]]
         cursor = page["next_cursor"]
     assert listed == [board.hardware_id for board in (boards[0], *boards[:0:-1])]
 
 
-async def test_a_device_has_a_name_while_a_person_wants_it(site: Site, key: str) -> None:
+async def test_a_device_has_a_name_while_a_person_wants_it(server: DevicesServer, key: str) -> None:
     board = Board()
-    await site.post("/register", board.registration(), key=key)
+    await server.post("/register", board.registration(), key=key)
     path = f"/devices/{board.hardware_id}"
-    named = await site.ask(path, "PATCH", {"friendly_name": "Gewächshaus 🌱"})
+    named = await server.operator_request(path, "PATCH", {"friendly_name": "Gewächshaus 🌱"})
     assert (named.status, named.json["friendly_name"]) == (200, "Gewächshaus 🌱")
-    assert (await site.found(path))["friendly_name"] == "Gewächshaus 🌱"
-    await site.store(board, [board.reading(0)], key)
-    assert (await site.ask(path, "PATCH", {"friendly_name": None})).json["friendly_name"] is None
-    await site.store(board, [board.reading(1)], key)
-    assert [each["friendly_name"] for each in await site.readings(board)] == [
+    assert (await server.get_json(path))["friendly_name"] == "Gewächshaus 🌱"
+    await server.store_readings(board, [board.reading(0)], key)
+    assert (await server.operator_request(path, "PATCH", {"friendly_name": None})).json[
+        "friendly_name"
+    ] is None
+    await server.store_readings(board, [board.reading(1)], key)
+    assert [each["friendly_name"] for each in await server.readings(board)] == [
         "Gewächshaus 🌱",
         None,
     ]
 
 
-async def test_another_server_takes_the_new_name_within_a_minute(ground: Ground) -> None:
-    place = await ground.place()
-    async with running(place) as one, running(place) as other:
+async def test_another_server_takes_the_new_name_within_a_minute(store_target: StoreTarget) -> None:
+    new_settings = await store_target.new_settings()
+    async with open_server(new_settings) as one, open_server(new_settings) as other:
         board, key = Board(), await one.new_key()
-        await other.store(board, [board.reading(0)], key)
-        await one.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": "new"})
+        await other.store_readings(board, [board.reading(0)], key)
+        await one.operator_request(
+            f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": "new"}
+        )
         await other.clock.advance(60)
-        await other.store(board, [board.reading(1)], key)
+        await other.store_readings(board, [board.reading(1)], key)
         assert [each["friendly_name"] for each in await one.readings(board)] == [None, "new"]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a\nb", "a\x00", 7, ["x"]])
-async def test_a_name_is_short_and_printable(site: Site, key: str, name: object) -> None:
+async def test_a_name_is_short_and_printable(server: DevicesServer, key: str, name: object) -> None:
     board = Board()
-    await site.post("/register", board.registration(), key=key)
-    answer = await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name})
-    expect_refused(answer, 400, "INVALID_FORMAT", "friendly_name")
-    expect_refused(
-        await site.ask(f"/devices/{board.hardware_id}", "PATCH", {}),
+    await server.post("/register", board.registration(), key=key)
+    answer = await server.operator_request(
+        f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name}
+    )
+    assert_error(answer, 400, "INVALID_FORMAT", "friendly_name")
+    assert_error(
+        await server.operator_request(f"/devices/{board.hardware_id}", "PATCH", {}),
         400,
         "MISSING_FIELD",
         "friendly_name",
     )
 
 
-async def test_what_is_not_there_is_not_found(site: Site) -> None:
+async def test_what_is_not_there_is_not_found(server: DevicesServer) -> None:
     nobody = new_hardware_id()
     for path in ("", "/latest", "/readings", "/series?sensor=x&from=0&to=1", "/export", "/stream"):
-        expect_refused(await site.ask(f"/devices/{nobody}{path}"), 404, "DEVICE_NOT_FOUND", nobody)
-        expect_refused(
-            await site.ask(f"/devices/{nobody.lower()}x{path}"),
+        assert_error(
+            await server.operator_request(f"/devices/{nobody}{path}"),
+            404,
+            "DEVICE_NOT_FOUND",
+            nobody,
+        )
+        assert_error(
+            await server.operator_request(f"/devices/{nobody.lower()}x{path}"),
             400,
             "INVALID_FORMAT",
             "hardware_id",
         )
-    expect_refused(
-        await site.ask(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}),
+    assert_error(
+        await server.operator_request(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}),
         404,
         "DEVICE_NOT_FOUND",
     )
-    expect_refused(await site.ask("/nowhere"), 404, "NOT_FOUND")
-    expect_refused(await site.ask("/devices", "DELETE"), 405, "METHOD_NOT_ALLOWED", "GET")
+    assert_error(await server.operator_request("/nowhere"), 404, "NOT_FOUND")
+    assert_error(
+        await server.operator_request("/devices", "DELETE"), 405, "METHOD_NOT_ALLOWED", "GET"
+    )
 
 
 @pytest.mark.parametrize("path", ["/devices", "/api-keys"])
@@ -266,8 +309,11 @@ async def test_what_is_not_there_is_not_found(site: Site) -> None:
     ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "colour=green", "limit=1.5"],
 )
 async def test_a_list_refuses_what_it_does_not_understand(
-    site: Site, path: str, query: str
+    server: DevicesServer, path: str, query: str
 ) -> None:
-    expect_refused(
-        await site.ask(f"{path}?{query}"), 400, "INVALID_FORMAT", query.partition("=")[0]
+    assert_error(
+        await server.operator_request(f"{path}?{query}"),
+        400,
+        "INVALID_FORMAT",
+        query.partition("=")[0],
     )

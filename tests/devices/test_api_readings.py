@@ -9,24 +9,24 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.settings import Secret
-from tests.devices.conftest import Ground
-from tests.devices.site import (
+from tests.devices.conftest import StoreTarget
+from tests.devices.harness import (
     FIRST_MS,
     MINUTE_MS,
     START,
     START_MS,
     Board,
-    Site,
-    expect_refused,
-    running,
+    DevicesServer,
+    assert_error,
+    open_server,
 )
 
 
 @pytest.fixture(scope="session")
-async def board(site: Site) -> Board:
+async def board(server: DevicesServer) -> Board:
     """A board with ten readings, a minute apart."""
     board = Board()
-    await site.store(board, board.readings(10))
+    await server.store_readings(board, board.readings(10))
     return board
 
 
@@ -34,21 +34,21 @@ def numbers(found: list[dict[str, Any]]) -> list[int]:
     return [(reading["timestamp_ms"] - FIRST_MS) // MINUTE_MS for reading in found]
 
 
-async def test_the_latest_is_the_one_measured_last(site: Site, board: Board) -> None:
-    latest = await site.found(f"/devices/{board.hardware_id}/latest")
+async def test_the_latest_is_the_one_measured_last(server: DevicesServer, board: Board) -> None:
+    latest = await server.get_json(f"/devices/{board.hardware_id}/latest")
     assert latest["batch_id"] == board.reading(9)["batch_id"]
 
 
-async def test_a_device_without_readings_says_so(site: Site, key: str) -> None:
+async def test_a_device_without_readings_says_so(server: DevicesServer, key: str) -> None:
     silent = Board()
-    await site.post("/register", silent.registration(), key=key)
-    expect_refused(
-        await site.ask(f"/devices/{silent.hardware_id}/latest"),
+    await server.post("/register", silent.registration(), key=key)
+    assert_error(
+        await server.operator_request(f"/devices/{silent.hardware_id}/latest"),
         404,
         "NO_READINGS",
         silent.hardware_id,
     )
-    assert await site.found(f"/devices/{silent.hardware_id}/readings") == {
+    assert await server.get_json(f"/devices/{silent.hardware_id}/readings") == {
         "readings": [],
         "next_cursor": None,
     }
@@ -69,20 +69,22 @@ async def test_a_device_without_readings_says_so(site: Site, key: str) -> None:
     ],
 )
 async def test_a_range_is_what_was_asked_for(
-    site: Site, board: Board, query: str, expected: list[int]
+    server: DevicesServer, board: Board, query: str, expected: list[int]
 ) -> None:
-    page = await site.found(f"/devices/{board.hardware_id}/readings{query}")
+    page = await server.get_json(f"/devices/{board.hardware_id}/readings{query}")
     assert numbers(page["readings"]) == expected
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
-async def test_pages_hold_every_reading_once(site: Site, board: Board, order: str) -> None:
+async def test_pages_hold_every_reading_once(
+    server: DevicesServer, board: Board, order: str
+) -> None:
     """Also when the limit changes from page to page, and readings arrive in between."""
     path = f"/devices/{board.hardware_id}/readings?order={order}"
-    page = await site.found(f"{path}&limit=4")
+    page = await server.get_json(f"{path}&limit=4")
     found = numbers(page["readings"])
     while page["next_cursor"]:
-        page = await site.found(f"{path}&limit=3&cursor={page['next_cursor']}")
+        page = await server.get_json(f"{path}&limit=3&cursor={page['next_cursor']}")
         found += numbers(page["readings"])
     assert found == sorted(range(10), reverse=order == "desc")
 
@@ -106,25 +108,33 @@ async def test_pages_hold_every_reading_once(site: Site, board: Board, order: st
         "limit=99999999999999999999",
     ],
 )
-async def test_a_query_that_means_nothing_is_refused(site: Site, board: Board, query: str) -> None:
-    expect_refused(
-        await site.ask(f"/devices/{board.hardware_id}/readings?{query}"), 400, "INVALID_FORMAT"
+async def test_a_query_that_means_nothing_is_refused(
+    server: DevicesServer, board: Board, query: str
+) -> None:
+    assert_error(
+        await server.operator_request(f"/devices/{board.hardware_id}/readings?{query}"),
+        400,
+        "INVALID_FORMAT",
     )
 
 
-async def cursor_of(site: Site, board: Board, query: str = "limit=2") -> str:
-    page = await site.found(f"/devices/{board.hardware_id}/readings?{query}")
+async def cursor_of(server: DevicesServer, board: Board, query: str = "limit=2") -> str:
+    page = await server.get_json(f"/devices/{board.hardware_id}/readings?{query}")
     assert page["next_cursor"]
     return str(page["next_cursor"])
 
 
-async def test_a_cursor_is_good_for_its_own_query_alone(site: Site, board: Board) -> None:
+async def test_a_cursor_is_good_for_its_own_query_alone(
+    server: DevicesServer, board: Board
+) -> None:
     """Not for another device, order or span, nor for another list."""
-    cursor = await cursor_of(site, board)
+    cursor = await cursor_of(server, board)
     other = Board()
-    await site.store(other, other.readings(3))
+    await server.store_readings(other, other.readings(3))
     own = f"/devices/{board.hardware_id}/readings"
-    assert numbers((await site.found(f"{own}?cursor={cursor}"))["readings"]) == list(range(2, 10))
+    assert numbers((await server.get_json(f"{own}?cursor={cursor}"))["readings"]) == list(
+        range(2, 10)
+    )
     for path in (
         f"/devices/{other.hardware_id}/readings?cursor={cursor}",
         f"{own}?order=desc&cursor={cursor}",
@@ -133,12 +143,12 @@ async def test_a_cursor_is_good_for_its_own_query_alone(site: Site, board: Board
         f"/devices?cursor={cursor}",
         f"/api-keys?cursor={cursor}",
     ):
-        expect_refused(await site.ask(path), 400, "INVALID_FORMAT", "cursor")
+        assert_error(await server.operator_request(path), 400, "INVALID_FORMAT", "cursor")
 
 
-async def test_a_forged_cursor_is_refused(site: Site, board: Board) -> None:
+async def test_a_forged_cursor_is_refused(server: DevicesServer, board: Board) -> None:
     """Every byte of it counts; and one that is sealed with another secret is as good as none."""
-    cursor = await cursor_of(site, board)
+    cursor = await cursor_of(server, board)
     sealed = base64.urlsafe_b64decode(cursor + "==")
     purpose: dict[str, str | int] = {
         "device": board.hardware_id,
@@ -160,34 +170,38 @@ async def test_a_forged_cursor_is_refused(site: Site, board: Board) -> None:
         changed[position] ^= 1
         forged.append(base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode())
     for wrong in forged:
-        expect_refused(
-            await site.ask(f"/devices/{board.hardware_id}/readings?cursor={wrong}"),
+        assert_error(
+            await server.operator_request(f"/devices/{board.hardware_id}/readings?cursor={wrong}"),
             400,
             "INVALID_FORMAT",
             "cursor",
         )
 
 
-async def test_a_cursor_of_one_server_is_good_on_another(ground: Ground) -> None:
-    place = await ground.place()
-    async with running(place) as one, running(place) as other:
+async def test_a_cursor_of_one_server_is_good_on_another(store_target: StoreTarget) -> None:
+    new_settings = await store_target.new_settings()
+    async with open_server(new_settings) as one, open_server(new_settings) as other:
         board = Board()
-        await one.store(board, board.readings(4))
+        await one.store_readings(board, board.readings(4))
         cursor = await cursor_of(one, board)
-        page = await other.found(f"/devices/{board.hardware_id}/readings?cursor={cursor}")
+        page = await other.get_json(f"/devices/{board.hardware_id}/readings?cursor={cursor}")
         assert numbers(page["readings"]) == [2, 3]
 
 
-async def test_what_is_past_its_time_is_swept_away(ground: Ground) -> None:
+async def test_what_is_past_its_time_is_swept_away(store_target: StoreTarget) -> None:
     """A reading is kept for so many days after it was measured; what is younger stays."""
-    place = await ground.place(devices_retention_days=31)
+    new_settings = await store_target.new_settings(devices_retention_days=31)
     board = Board()
     young = board.reading(50_000, timestamp_ms=START_MS)
-    async with running(place) as site:
-        await site.store(board, [*board.readings(2), young])
-        assert len(await site.readings(board)) == 3
-    async with running(place, ManualClock(START + timedelta(days=2))) as later:
-        await later.parts.job_runner().run("ttl-sweep")
+    async with open_server(new_settings) as server:
+        await server.store_readings(board, [*board.readings(2), young])
+        assert len(await server.readings(board)) == 3
+    async with open_server(new_settings, ManualClock(START + timedelta(days=2))) as later:
+        await later.application.job_runner().run("ttl-sweep")
         left = [reading["batch_id"] for reading in await later.readings(board)]
     # DynamoDB sweeps by itself, when it likes.
-    assert left == [young["batch_id"]] if ground.engine == "sqlite" else young["batch_id"] in left
+    assert (
+        left == [young["batch_id"]]
+        if store_target.engine == "sqlite"
+        else young["batch_id"] in left
+    )

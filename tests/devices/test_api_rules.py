@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests.devices.site import START_MS, Board, Json, Site, expect_refused, new_hardware_id
+from tests.devices.harness import (
+    START_MS,
+    Board,
+    DevicesServer,
+    Json,
+    assert_error,
+    new_hardware_id,
+)
 from tests.devices.test_api_boards import sent
 
 
@@ -29,13 +36,13 @@ GOOD_READINGS = {
 
 
 @pytest.mark.parametrize("name", GOOD_READINGS)
-async def test_what_keeps_the_rules_is_stored(site: Site, key: str, name: str) -> None:
+async def test_what_keeps_the_rules_is_stored(server: DevicesServer, key: str, name: str) -> None:
     board = Board()
     reading = board.reading(batch_id=str(uuid.uuid4())) | GOOD_READINGS[name]
     if len(reading["batch_id"]) > 200:
         reading["batch_id"] = (reading["batch_id"] + uuid.uuid4().hex)[-256:]
-    await site.store(board, [reading], key)
-    latest = await site.found(f"/devices/{board.hardware_id}/latest")
+    await server.store_readings(board, [reading], key)
+    latest = await server.get_json(f"/devices/{board.hardware_id}/latest")
     # JSON's numbers are doubles to most of its readers: 1e+120 is as good as a one with 120 zeros.
     sent_values, shown_values = reading.pop("sensors"), latest["sensors"]
     assert as_floats(shown_values) == as_floats(sent_values)
@@ -96,25 +103,25 @@ BAD_READINGS: dict[str, tuple[str, Json]] = {
 
 @pytest.mark.parametrize("name", BAD_READINGS)
 async def test_what_breaks_a_rule_is_rejected_with_its_place_and_field(
-    site: Site, key: str, name: str
+    server: DevicesServer, key: str, name: str
 ) -> None:
     board = Board()
     field, changes = BAD_READINGS[name]
-    receipt = await sent(site, key, board.data(board.reading(0), board.reading(1) | changes))
+    receipt = await sent(server, key, board.data(board.reading(0), board.reading(1) | changes))
     assert receipt["acknowledged_batch_ids"] == [board.reading(0)["batch_id"]]
     [rejected] = receipt["rejected"]
     assert (rejected["index"], rejected["field"]) == (1, field)
     assert rejected["why"].startswith(field)
-    assert len(await site.readings(board)) == 1
+    assert len(await server.readings(board)) == 1
 
 
 @pytest.mark.parametrize("field", ["batch_id", "timestamp_ms", "sensors"])
 async def test_a_reading_without_a_field_is_rejected_by_its_name(
-    site: Site, key: str, field: str
+    server: DevicesServer, key: str, field: str
 ) -> None:
     board = Board()
     incomplete = {name: value for name, value in board.reading().items() if name != field}
-    receipt = await sent(site, key, board.data(incomplete))
+    receipt = await sent(server, key, board.data(incomplete))
     assert receipt["rejected"] == [{"index": 0, "field": field, "why": f"{field} is missing"}]
 
 
@@ -128,19 +135,21 @@ BAD_HEADS: dict[str, Json] = {
 @pytest.mark.parametrize("route", ["/register", "/data"])
 @pytest.mark.parametrize("field", BAD_HEADS)
 async def test_a_board_that_does_not_say_properly_who_it_is_is_refused(
-    site: Site, key: str, route: str, field: str
+    server: DevicesServer, key: str, route: str, field: str
 ) -> None:
     board = Board()
     content = board.registration() if route == "/register" else board.data(board.reading())
-    expect_refused(
-        await site.post(route, content | BAD_HEADS[field], key=key), 400, "INVALID_FORMAT", field
+    assert_error(
+        await server.post(route, content | BAD_HEADS[field], key=key), 400, "INVALID_FORMAT", field
     )
-    expect_refused(
-        await site.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field
+    assert_error(
+        await server.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field
     )
     missing = {name: value for name, value in content.items() if name != field}
-    expect_refused(await site.post(route, missing, key=key), 400, "MISSING_FIELD", field)
-    expect_refused(await site.ask(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND")
+    assert_error(await server.post(route, missing, key=key), 400, "MISSING_FIELD", field)
+    assert_error(
+        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,10 +164,10 @@ async def test_a_board_that_does_not_say_properly_who_it_is_is_refused(
     ],
 )
 async def test_a_hardware_id_is_a_mac_address_in_capitals(
-    site: Site, key: str, hardware_id: str
+    server: DevicesServer, key: str, hardware_id: str
 ) -> None:
-    expect_refused(
-        await site.post("/register", Board(hardware_id).registration(), key=key),
+    assert_error(
+        await server.post("/register", Board(hardware_id).registration(), key=key),
         400,
         "INVALID_FORMAT",
         "hardware_id",
@@ -179,30 +188,34 @@ BAD_CAPABILITIES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_CAPABILITIES)
-async def test_capabilities_are_sensors_and_features(site: Site, key: str, name: str) -> None:
+async def test_capabilities_are_sensors_and_features(
+    server: DevicesServer, key: str, name: str
+) -> None:
     capabilities, field = BAD_CAPABILITIES[name]
-    answer = await site.post("/register", Board().registration(capabilities=capabilities), key=key)
-    expect_refused(answer, 400, "INVALID_FORMAT", field)
+    answer = await server.post(
+        "/register", Board().registration(capabilities=capabilities), key=key
+    )
+    assert_error(answer, 400, "INVALID_FORMAT", field)
 
 
-async def test_a_registration_says_what_the_board_can_do(site: Site, key: str) -> None:
+async def test_a_registration_says_what_the_board_can_do(server: DevicesServer, key: str) -> None:
     content = Board().registration()
     del content["capabilities"]
-    expect_refused(
-        await site.post("/register", content, key=key), 400, "MISSING_FIELD", "capabilities"
+    assert_error(
+        await server.post("/register", content, key=key), 400, "MISSING_FIELD", "capabilities"
     )
 
 
-async def test_unknown_fields_are_named(site: Site, key: str) -> None:
+async def test_unknown_fields_are_named(server: DevicesServer, key: str) -> None:
     board = Board(new_hardware_id())
-    expect_refused(
-        await site.post("/register", board.registration(color=1), key=key),
+    assert_error(
+        await server.post("/register", board.registration(color=1), key=key),
         400,
         "INVALID_FORMAT",
         "color",
     )
-    expect_refused(
-        await site.post("/data", board.data(board.reading(), color=1), key=key),
+    assert_error(
+        await server.post("/data", board.data(board.reading(), color=1), key=key),
         400,
         "INVALID_FORMAT",
         "color",

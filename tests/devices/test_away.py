@@ -11,7 +11,14 @@ import pytest
 from tally.devices.api.exports import FORMATS
 from tally.store import dynamodb
 from tally.store.dynamodb import DynamoDBRetryPolicy, open_dynamodb
-from tests.devices.site import ADMIN, Board, Site, expect_refused, running, settings_of
+from tests.devices.harness import (
+    ADMIN,
+    Board,
+    DevicesServer,
+    assert_error,
+    make_settings,
+    open_server,
+)
 from tests.store.misbehaving import Service, answer, closed, misbehaving
 
 PAGE = 500  # readings that an export asks for at a time
@@ -31,12 +38,14 @@ async def shared() -> AsyncIterator[Service]:
 
 
 @pytest.fixture(scope="module")
-async def site(shared: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def server(
+    shared: Service, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[DevicesServer]:
     folder = tmp_path_factory.mktemp("away")
-    async with running(
-        settings_of(data_dir=folder, store_engine="dynamodb", dynamodb_endpoint=shared.url)
-    ) as site:
-        yield site
+    async with open_server(
+        make_settings(data_dir=folder, store_engine="dynamodb", dynamodb_endpoint=shared.url)
+    ) as server:
+        yield server
 
 
 @pytest.fixture
@@ -60,18 +69,18 @@ def service(shared: Service) -> Service:
     ],
 )
 async def test_what_reads_is_refused_while_the_service_is_away(
-    site: Site, service: Service, path: str
+    server: DevicesServer, service: Service, path: str
 ) -> None:
     service.replies += [closed] * 10
-    refused = await site.ask(path.format(device=Board().hardware_id))
-    expect_refused(refused, 503, "UNAVAILABLE", "store")
+    refused = await server.operator_request(path.format(device=Board().hardware_id))
+    assert_error(refused, 503, "UNAVAILABLE", "store")
     assert refused.headers["retry-after"] == "1"
     assert len(service.sent) == 2, "a read is harmless, so it was tried again"
 
 
 @pytest.mark.parametrize("name", FORMATS)
 async def test_an_export_that_breaks_off_does_not_look_whole(
-    site: Site, service: Service, name: str
+    server: DevicesServer, service: Service, name: str
 ) -> None:
     """The connection ends without the mark of the end that a whole answer has, also for a client that counts no bytes."""
     board = Board()
@@ -81,7 +90,7 @@ async def test_an_export_that_breaks_off_does_not_look_whole(
         closed,
         closed,
     ]
-    received = await all_bytes(site, f"/devices/devices/{board.hardware_id}/export?format={name}")
+    received = await all_bytes(server, f"/devices/devices/{board.hardware_id}/export?format={name}")
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert b"transfer-encoding: chunked" in head.lower()
@@ -92,20 +101,22 @@ async def test_an_export_that_breaks_off_does_not_look_whole(
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_an_export_that_is_whole_says_so(site: Site, service: Service, name: str) -> None:
+async def test_an_export_that_is_whole_says_so(
+    server: DevicesServer, service: Service, name: str
+) -> None:
     board = Board()
     service.replies += [
         answer({"Item": as_stored(device_of(board))}),
         page_of(board),
         answer(NOTHING_MORE),
     ]
-    received = await all_bytes(site, f"/devices/devices/{board.hardware_id}/export?format={name}")
+    received = await all_bytes(server, f"/devices/devices/{board.hardware_id}/export?format={name}")
     assert received.endswith(b"\r\n0\r\n\r\n")
 
 
-async def all_bytes(site: Site, path: str) -> bytes:
+async def all_bytes(server: DevicesServer, path: str) -> bytes:
     """All that the server sends on a connection of its own, up to the end of it."""
-    where = urlsplit(site.url)
+    where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     asked = f"GET {path} HTTP/1.1\r\nHost: tally\r\nAuthorization: Bearer {ADMIN}\r\nConnection: close\r\n\r\n"
     writer.write(asked.encode())

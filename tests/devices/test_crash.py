@@ -11,9 +11,9 @@ from pyreqwest.client import Client, ClientBuilder
 from tally.devices.api.exports import FORMATS
 from tally.store.sqlite import open_sqlite
 from tests.devices.conftest import TABLES
-from tests.devices.history import made_up, write
-from tests.devices.programs import Program, Sender, kept, serving
-from tests.devices.site import ADMIN, FIRST_MS, Board
+from tests.devices.factories import random_readings, write_readings
+from tests.devices.harness import ADMIN, FIRST_MS, Board
+from tests.devices.processes import RetryingBoard, ServerProcess, serve, stored_batch_ids
 
 BOARDS = 8
 KILLS = 2
@@ -29,7 +29,7 @@ async def client() -> AsyncIterator[Client]:
         yield client
 
 
-async def new_key(client: Client, server: Program) -> str:
+async def new_key(client: Client, server: ServerProcess) -> str:
     request = client.post(f"{server.url}/devices/api-keys").bearer_auth(ADMIN).body_json({})
     return str((await (await request.build().send()).json())["api_key"])
 
@@ -40,10 +40,10 @@ async def answered(progress: asyncio.Queue[int], count: int) -> None:
         count -= await progress.get()
 
 
-async def check(client: Client, server: Program, senders: list[Sender]) -> None:
+async def check(client: Client, server: ServerProcess, senders: list[RetryingBoard]) -> None:
     """All that was acknowledged is there, nothing twice, and nothing that was not sent."""
     for sender in senders:
-        found = await kept(client, server, sender.board)
+        found = await stored_batch_ids(client, server, sender.board)
         assert len(found) == len(set(found)), "stored twice"
         assert set(found) == sender.sent
         assert len(sender.acknowledged) == len(set(sender.acknowledged)), "acknowledged twice"
@@ -58,9 +58,9 @@ async def test_what_was_acknowledged_survives_kill_9(
     """The server is killed after a number of answers, in the middle of the next ones, and started again."""
     async with AsyncExitStack() as stack:
         folder = tmp_path / "data"
-        servers = [await stack.enter_async_context(serving(folder, writer_process_rate))]
+        servers = [await stack.enter_async_context(serve(folder, writer_process_rate))]
         key = await new_key(client, servers[0])
-        senders = [Sender(client, key) for _ in range(BOARDS)]
+        senders = [RetryingBoard(client, key) for _ in range(BOARDS)]
         progress: asyncio.Queue[int] = asyncio.Queue()
         sending = asyncio.gather(*(sender.run(servers, progress) for sender in senders))
         for _ in range(KILLS):
@@ -68,13 +68,13 @@ async def test_what_was_acknowledged_survives_kill_9(
             assert len(servers[0].children()) == writer_process_rate
             servers[0].kill()
             before = {sender.board.hardware_id: set(sender.acknowledged) for sender in senders}
-            servers[0] = await stack.enter_async_context(serving(folder, writer_process_rate))
+            servers[0] = await stack.enter_async_context(serve(folder, writer_process_rate))
             for sender in senders:
                 promised = before[sender.board.hardware_id]
                 if promised:
-                    assert promised <= set(await kept(client, servers[0], sender.board)), (
-                        "an acknowledged reading is lost"
-                    )
+                    assert promised <= set(
+                        await stored_batch_ids(client, servers[0], sender.board)
+                    ), "an acknowledged reading is lost"
         await sending
         await check(client, servers[0], senders)
 
@@ -88,13 +88,16 @@ async def test_two_servers_on_one_data_directory_store_everything_once(
     folder = tmp_path / "data"
     async with AsyncExitStack() as stack:
         servers = [
-            await stack.enter_async_context(serving(folder, writer_process_rate)) for _ in range(2)
+            await stack.enter_async_context(serve(folder, writer_process_rate)) for _ in range(2)
         ]
         key = await new_key(client, servers[1])
         board = Board()
-        senders = [Sender(client, key, batches=5) for _ in range(4)]
+        senders = [RetryingBoard(client, key, batches=5) for _ in range(4)]
         # Two of the same board: each sends all of its readings, to both servers.
-        twins = [Sender(client, key, board, batches=5), Sender(client, key, board, batches=5)]
+        twins = [
+            RetryingBoard(client, key, board, batches=5),
+            RetryingBoard(client, key, board, batches=5),
+        ]
         progress: asyncio.Queue[int] = asyncio.Queue()
         sending = asyncio.gather(*(sender.run(servers, progress) for sender in (*senders, *twins)))
         await answered(progress, 700)
@@ -102,7 +105,7 @@ async def test_two_servers_on_one_data_directory_store_everything_once(
         servers[0] = servers[1]
         await sending
         await check(client, servers[1], senders)
-        found = await kept(client, servers[1], board)
+        found = await stored_batch_ids(client, servers[1], board)
         assert len(found) == len(set(found)), "stored twice"
         assert set(found) == twins[0].sent
         both = twins[0].acknowledged + twins[1].acknowledged
@@ -119,9 +122,9 @@ async def test_an_export_of_any_length_takes_no_more_memory(tmp_path: Path, clie
     async with open_sqlite(folder) as engine:
         for table in TABLES:
             await engine.ensure_table(table)
-        await write(engine, made_up(board, LONG, 1_000))
-    async with serving(folder) as server:
-        await Sender(client, await new_key(client, server), board, batches=1).run(
+        await write_readings(engine, random_readings(board, LONG, 1_000))
+    async with serve(folder) as server:
+        await RetryingBoard(client, await new_key(client, server), board, batches=1).run(
             [server], asyncio.Queue()
         )
         short = {form: await downloaded(client, server, board, form, SHORT) for form in FORMATS}
@@ -135,7 +138,7 @@ async def test_an_export_of_any_length_takes_no_more_memory(tmp_path: Path, clie
 
 
 async def downloaded(
-    client: Client, server: Program, board: Board, form: str, seconds: int
+    client: Client, server: ServerProcess, board: Board, form: str, seconds: int
 ) -> tuple[int, int]:
     """The length of a file that nobody keeps, and the most memory that the server had meanwhile."""
     url = f"{server.url}/devices/devices/{board.hardware_id}/export?format={form}&to={FIRST_MS + seconds * 1_000}"

@@ -10,55 +10,67 @@ import pyarrow.parquet as pq
 import pytest
 
 from tally.devices.api.exports import FORMATS, SENSORS
-from tests.devices.history import made_up, write
-from tests.devices.site import ADMIN, FIRST_MS, MINUTE_MS, Board, Json, Site, expect_refused
+from tests.devices.factories import random_readings, write_readings
+from tests.devices.harness import (
+    ADMIN,
+    FIRST_MS,
+    MINUTE_MS,
+    Board,
+    DevicesServer,
+    Json,
+    assert_error,
+)
 
 
 @pytest.fixture(scope="session")
-async def board(site: Site) -> Board:
+async def board(server: DevicesServer) -> Board:
     """A board whose readings have all that a reading can have."""
     board = Board()
-    key = await site.new_key()
-    await site.store(board, board.readings(8), key)
-    await write(site.parts.store.engine, made_up(board, 600, 1_000, random.Random(1)))
-    await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": 'Beet "3", Süd'})
+    key = await server.new_key()
+    await server.store_readings(board, board.readings(8), key)
+    await write_readings(
+        server.application.store.engine, random_readings(board, 600, 1_000, random.Random(1))
+    )
+    await server.operator_request(
+        f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": 'Beet "3", Süd'}
+    )
     odd = [
         *(board.reading(number) for number in (702, 703, 704)),
         board.reading(800, sensors={"wind": 2**60, "soil_moisture_pct": 2**60, "rain": 1e-7}),
         board.reading(801, sensors={}, sensor_status={}),
         board.reading(802, timestamp_ms=4_000_000_000_123, sensors=dict.fromkeys(SENSORS, -0.5)),
     ]
-    await site.store(board, odd, key)
+    await server.store_readings(board, odd, key)
     return board
 
 
-async def exported(site: Site, board: Board, query: str) -> bytes:
-    answer = await site.ask(f"/devices/{board.hardware_id}/export?{query}")
+async def exported(server: DevicesServer, board: Board, query: str) -> bytes:
+    answer = await server.operator_request(f"/devices/{board.hardware_id}/export?{query}")
     assert answer.status == 200
     return answer.body
 
 
-async def test_one_object_a_line_is_what_the_api_shows(site: Site, board: Board) -> None:
-    lines = (await exported(site, board, "format=ndjson")).splitlines()
-    assert [msgspec.json.decode(line) for line in lines] == await site.readings(board)
+async def test_one_object_a_line_is_what_the_api_shows(server: DevicesServer, board: Board) -> None:
+    lines = (await exported(server, board, "format=ndjson")).splitlines()
+    assert [msgspec.json.decode(line) for line in lines] == await server.readings(board)
     assert len(lines) == 614
 
 
-async def test_a_spreadsheet_has_every_reading(site: Site, board: Board) -> None:
-    text = (await exported(site, board, "format=csv")).decode()
-    assert await exported(site, board, "") == text.encode(), "CSV unless told otherwise"
+async def test_a_spreadsheet_has_every_reading(server: DevicesServer, board: Board) -> None:
+    text = (await exported(server, board, "format=csv")).decode()
+    assert await exported(server, board, "") == text.encode(), "CSV unless told otherwise"
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [from_row(row) for row in rows] == [
-        comparable(reading) for reading in await site.readings(board)
+        comparable(reading) for reading in await server.readings(board)
     ]
     assert rows[-1]["time"] == "2096-10-02T07:06:40.123+00:00"
 
 
-async def test_a_parquet_file_has_every_reading(site: Site, board: Board) -> None:
-    table = pq.read_table(io.BytesIO(await exported(site, board, "format=parquet")))
+async def test_a_parquet_file_has_every_reading(server: DevicesServer, board: Board) -> None:
+    table = pq.read_table(io.BytesIO(await exported(server, board, "format=parquet")))
     rows = table.to_pylist()
     assert [from_row(row) for row in rows] == [
-        comparable(reading) for reading in await site.readings(board)
+        comparable(reading) for reading in await server.readings(board)
     ]
     assert rows[-1]["time"].isoformat(timespec="milliseconds") == "2096-10-02T07:06:40.123+00:00"
     assert rows[-1]["clock_ahead"] is True
@@ -91,11 +103,11 @@ def comparable(reading: Json) -> Json:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_file_says_what_it_is(site: Site, board: Board, form: str) -> None:
+async def test_a_file_says_what_it_is(server: DevicesServer, board: Board, form: str) -> None:
     """To who asks for its head too, for whom nothing is read."""
     path = f"/devices/{board.hardware_id}/export?format={form}&to={FIRST_MS}"
     for method in ("GET", "HEAD"):
-        answer = await site.send(method, path, None, {"Authorization": f"Bearer {ADMIN}"})
+        answer = await server.send(method, path, None, {"Authorization": f"Bearer {ADMIN}"})
         assert answer.headers["content-type"] == FORMATS[form].media_type
         name = f"readings-{board.hardware_id.replace(':', '')}.{form}"
         assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
@@ -103,13 +115,15 @@ async def test_a_file_says_what_it_is(site: Site, board: Board, form: str) -> No
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_file_has_the_span_that_was_asked_for(site: Site, board: Board, form: str) -> None:
+async def test_a_file_has_the_span_that_was_asked_for(
+    server: DevicesServer, board: Board, form: str
+) -> None:
     span = f"from={FIRST_MS + 702 * MINUTE_MS}&to={FIRST_MS + 704 * MINUTE_MS}"
-    body = await exported(site, board, f"format={form}&{span}")
+    body = await exported(server, board, f"format={form}&{span}")
     assert [row["batch_id"] for row in rows_of(form, body)] == [
         board.reading(number)["batch_id"] for number in (702, 703, 704)
     ]
-    assert rows_of(form, await exported(site, board, f"format={form}&to=1")) == []
+    assert rows_of(form, await exported(server, board, f"format={form}&to=1")) == []
 
 
 def rows_of(form: str, body: bytes) -> list[Any]:
@@ -125,10 +139,12 @@ def rows_of(form: str, body: bytes) -> list[Any]:
     "query", ["format=xls", "format=", "from=2&to=1", "points=3", "format=csv&format=csv"]
 )
 async def test_an_export_refuses_what_it_does_not_understand(
-    site: Site, board: Board, query: str
+    server: DevicesServer, board: Board, query: str
 ) -> None:
-    expect_refused(
-        await site.ask(f"/devices/{board.hardware_id}/export?{query}"), 400, "INVALID_FORMAT"
+    assert_error(
+        await server.operator_request(f"/devices/{board.hardware_id}/export?{query}"),
+        400,
+        "INVALID_FORMAT",
     )
 
 
@@ -136,16 +152,18 @@ async def test_an_export_refuses_what_it_does_not_understand(
     "name", ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("x")']
 )
 async def test_a_name_that_looks_like_a_formula_is_text_in_a_spreadsheet(
-    site: Site, name: str
+    server: DevicesServer, name: str
 ) -> None:
-    board, key = Board(firmware_version=name), await site.new_key()
-    await site.post("/register", board.registration(), key=key)
+    board, key = Board(firmware_version=name), await server.new_key()
+    await server.post("/register", board.registration(), key=key)
     assert (
-        await site.ask(f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name})
+        await server.operator_request(
+            f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name}
+        )
     ).status == 200
-    await site.store(board, [board.reading(batch_id=f"-{board.boot_id}")], key)
-    [row] = rows_of("csv", await exported(site, board, "format=csv"))
+    await server.store_readings(board, [board.reading(batch_id=f"-{board.boot_id}")], key)
+    [row] = rows_of("csv", await exported(server, board, "format=csv"))
     assert (row["friendly_name"], row["firmware_version"]) == (f"'{name}", f"'{name}")
     assert not any((row[column] or "").startswith(("=", "+", "-", "@")) for column in row)
-    [other] = rows_of("ndjson", await exported(site, board, "format=ndjson"))
+    [other] = rows_of("ndjson", await exported(server, board, "format=ndjson"))
     assert other["friendly_name"] == name

@@ -20,8 +20,8 @@ from tally.kit.clock import ManualClock
 from tally.store.api import Engine, Get, Query
 from tally.store.expressions import F
 from tally.store.store import Store
-from tests.devices.site import START, Board, Json
-from tests.devices.unlucky import LUCK, Server
+from tests.devices.fakes import OUTCOMES, UnreliableServer
+from tests.devices.harness import START, Board, Json
 
 READINGS = 8
 pytestmark = pytest.mark.soak
@@ -61,7 +61,7 @@ posts = st.builds(
     st.integers(0, 1),
     st.lists(st.integers(-READINGS, READINGS - 1), min_size=1, max_size=12),
 )
-luck = st.lists(st.sampled_from(("ok", "ok", "ok", *LUCK)), max_size=10)
+luck = st.lists(st.sampled_from(("ok", "ok", "ok", *OUTCOMES)), max_size=10)
 waves = st.builds(Wave, st.lists(posts, min_size=1, max_size=4), st.tuples(luck, luck))
 histories = st.lists(waves, max_size=5)
 
@@ -80,13 +80,15 @@ def check_receipt(receipt: Json, sent: list[Json], told: Told) -> None:
     """Every batch id that was sent is in exactly one part, and nothing else is."""
     acknowledged, duplicates = receipt["acknowledged_batch_ids"], receipt["duplicate_batch_ids"]
     rejected = {sent[each["index"]]["batch_id"] for each in receipt["rejected"]}
-    parts = Counter(acknowledged) + Counter(duplicates) + Counter(rejected)
-    assert parts == Counter({each["batch_id"] for each in sent}), receipt
+    application = Counter(acknowledged) + Counter(duplicates) + Counter(rejected)
+    assert application == Counter({each["batch_id"] for each in sent}), receipt
     told.acknowledged.update(acknowledged)
     told.duplicate.update(duplicates)
 
 
-async def run_wave(wave: Wave, boards: list[Board], servers: list[Server], told: Told) -> None:
+async def run_wave(
+    wave: Wave, boards: list[Board], servers: list[UnreliableServer], told: Told
+) -> None:
     async def run(post: Post) -> None:
         sent = [reading(boards[post.board], pick) for pick in post.picks]
         receipt = await servers[post.server].post(boards[post.board].data(*sent))
@@ -94,7 +96,7 @@ async def run_wave(wave: Wave, boards: list[Board], servers: list[Server], told:
             check_receipt(receipt, sent, told)
 
     for server, its_luck in zip(servers, wave.luck, strict=True):
-        server.wish(its_luck)
+        server.schedule(its_luck)
     await asyncio.gather(*(run(post) for post in wave.posts))
     for server in servers:
         await server.recover()
@@ -107,7 +109,9 @@ async def stored(engine: Engine, board: Board) -> list[Any]:
     return page.items
 
 
-async def check_end(engine: Engine, boards: list[Board], servers: list[Server], told: Told) -> None:
+async def check_end(
+    engine: Engine, boards: list[Board], servers: list[UnreliableServer], told: Told
+) -> None:
     """All good readings are there, once and unchanged; what was told before was true."""
     for board in boards:
         good = {each["batch_id"]: each for each in board.readings(READINGS)}
@@ -136,19 +140,19 @@ async def check_end(engine: Engine, boards: list[Board], servers: list[Server], 
 async def play(engine: Engine, history: list[Wave]) -> None:
     boards, told = [Board(), Board()], Told()
     servers = [
-        Server(engine, ManualClock(START)),
-        Server(engine, ManualClock(START - timedelta(minutes=10))),
+        UnreliableServer(engine, ManualClock(START)),
+        UnreliableServer(engine, ManualClock(START - timedelta(minutes=10))),
     ]
     for wave in history:
         await run_wave(wave, boards, servers, told)
         for board in boards:
-            kept = {item["batch_id"] for item in await stored(engine, board)}
+            stored_batch_ids = {item["batch_id"] for item in await stored(engine, board)}
             promised = {
                 each
                 for each in set(told.acknowledged) | told.duplicate
                 if each.startswith(board.hardware_id)
             }
-            assert promised <= kept, "what was acknowledged is there"
+            assert promised <= stored_batch_ids, "what was acknowledged is there"
     everything = [Post(board, 0, list(range(READINGS))) for board in range(2)]
     await run_wave(Wave(everything, ([], [])), boards, servers, told)
     await check_end(engine, boards, servers, told)
@@ -168,7 +172,7 @@ async def test_every_reading_is_stored_once_whatever_happens(
 )
 async def test_a_request_is_answered_in_full(store: Store, picks: list[int | None]) -> None:
     """Also with a hundred readings, most of them copies, some of them no readings at all."""
-    board, server, told = Board(), Server(store.engine, ManualClock(START)), Told()
+    board, server, told = Board(), UnreliableServer(store.engine, ManualClock(START)), Told()
     sent = [{"batch_id": ""} if pick is None else reading(board, pick) for pick in picks]
     for _ in range(2):
         receipt = await server.post(board.data(*sent))

@@ -15,7 +15,7 @@ import pytest
 from schemathesis import GenerationMode
 
 from tally.kit.clock import SystemClock
-from tests.devices.site import ADMIN, FIRST_MS, Board, Json, running, settings_of
+from tests.devices.harness import ADMIN, FIRST_MS, Board, Json, make_settings, open_server
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 12
@@ -73,14 +73,14 @@ class Documented:
 
 @pytest.fixture(scope="session")
 async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
-    place = settings_of(data_dir=tmp_path_factory.mktemp("documented"))
-    async with running(place, SystemClock()) as site:
-        key = await site.new_key()
-        await site.store(BOARD, BOARD.readings(5), key)
-        spare = (await site.ask("/api-keys", "POST", {})).json["key_id"]
-        told = await site.client.get(f"{site.url}/openapi.json").build().send()
+    new_settings = make_settings(data_dir=tmp_path_factory.mktemp("documented"))
+    async with open_server(new_settings, SystemClock()) as server:
+        key = await server.new_key()
+        await server.store_readings(BOARD, BOARD.readings(5), key)
+        spare = (await server.operator_request("/api-keys", "POST", {})).json["key_id"]
+        told = await server.client.get(f"{server.url}/openapi.json").build().send()
         yield Documented(
-            Document.read(site.url, "devices", "/devices", await told.json()), key, spare
+            Document.read(server.url, "devices", "/devices", await told.json()), key, spare
         )
 
 
@@ -126,15 +126,15 @@ async def test_a_good_request_is_answered_as_documented(
 ) -> None:
     document, good = documented.document, OPERATIONS[method, path]
 
-    def ask() -> int:
-        parts: Json = {"path_parameters": documented.known(path), "query": dict(good.query)}
+    def operator_request() -> int:
+        application: Json = {"path_parameters": documented.known(path), "query": dict(good.query)}
         if good.body is not None:
-            parts |= {"body": good.body, "media_type": "application/json"}
-        case = document.operation(method, path).Case(**parts)
+            application |= {"body": good.body, "media_type": "application/json"}
+        case = document.operation(method, path).Case(**application)
         send = document.head_of if path.endswith("/stream") else document.answer_of
         return send(case, documented.credentials)
 
-    assert await asyncio.to_thread(ask) == good.status
+    assert await asyncio.to_thread(operator_request) == good.status
 
 
 @pytest.mark.judge
@@ -169,7 +169,7 @@ async def test_whatever_is_asked_the_answer_is_documented(
 async def test_without_a_credential_the_answer_is_documented_too(
     documented: Documented, method: str, path: str
 ) -> None:
-    def ask() -> list[int]:
+    def operator_request() -> list[int]:
         operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
         body: Json = (
             {} if good.body is None else {"body": good.body, "media_type": "application/json"}
@@ -184,4 +184,4 @@ async def test_without_a_credential_the_answer_is_documented_too(
             for case, headers in zip(cases, ({}, strange), strict=True)
         ]
 
-    assert await asyncio.to_thread(ask) == [401, 401]
+    assert await asyncio.to_thread(operator_request) == [401, 401]

@@ -10,7 +10,7 @@ from tally.app import CATALOGUE
 from tally.cli import cli
 from tally.store.catalogue import Catalogue, find_problems
 from tally.store.report import PatternRow
-from tests.devices.site import ADMIN, FIRST_MS, Board, Json, Site
+from tests.devices.harness import ADMIN, FIRST_MS, Board, DevicesServer, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def test_patterns_say_who_and_when_and_never_scan(printed: list[PatternRow]) -> 
     assert find_problems(Catalogue({"devices": CATALOGUE.backends["devices"]})) == []
 
 
-async def tour(site: Site) -> set[tuple[str, str]]:
+async def tour(server: DevicesServer) -> set[tuple[str, str]]:
     """One request to every route, with all that it can do; which routes were answered."""
-    key = await site.new_key()
+    key = await server.new_key()
     board = Board()
     device = f"/devices/{board.hardware_id}"
     told = {
@@ -102,7 +102,7 @@ async def tour(site: Site) -> set[tuple[str, str]]:
         "Authorization": f"Bearer {ADMIN}",
         "Content-Type": "application/json",
     }
-    key_id = (await site.found("/api-keys"))["api_keys"][0]["key_id"]
+    key_id = (await server.get_json("/api-keys"))["api_keys"][0]["key_id"]
     requests: list[tuple[str, str, str, Json | None]] = [
         ("GET", "/health", "/health", None),
         ("POST", "/register", "/register", board.registration()),
@@ -125,25 +125,25 @@ async def tour(site: Site) -> set[tuple[str, str]]:
     ]
     answered = set()
     for method, route, path, content in requests:
-        answer = await site.send(
+        answer = await server.send(
             method, path, None if content is None else msgspec.json.encode(content), told
         )
         assert answer.status in (200, 201, 204), answer
         answered.add((method, route))
-    stream = await site.send("HEAD", f"{device}/stream", None, told)
+    stream = await server.send("HEAD", f"{device}/stream", None, told)
     assert stream.status == 200
     # Some minutes later it is noted that board and key are still there.
-    await site.clock.advance(301)
-    await site.store(board, [board.reading(9)])
+    await server.clock.advance(301)
+    await server.store_readings(board, [board.reading(9)])
     return answered | {("GET", "/devices/{hardware_id}/stream")}
 
 
-async def test_every_pattern_is_what_the_routes_do(fresh: Site) -> None:
+async def test_every_pattern_is_what_the_routes_do(fresh_server: DevicesServer) -> None:
     """One request to each route makes every declared operation of every pattern, and no other one is tried."""
-    answered = await tour(fresh)
-    [api] = [api for api in fresh.parts.apis if api.name == "devices"]
+    answered = await tour(fresh_server)
+    [api] = [api for api in fresh_server.application.apis if api.name == "devices"]
     assert answered == {(operation.method, operation.path) for operation in api.endpoints}
-    for name, row in (await fresh.patterns()).items():
+    for name, row in (await fresh_server.patterns()).items():
         assert row["calls"] > 0, name
         assert row["errors"] == 0, name
         for operation in row["operations"]:

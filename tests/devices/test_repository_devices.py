@@ -12,8 +12,8 @@ from tally.devices.repository.devices import DEVICES, DeviceRepository
 from tally.kit.ids import new_uuid
 from tally.store.api import Get
 from tally.store.store import Store
-from tests.devices.conftest import Ground, engine_of
-from tests.devices.site import new_hardware_id
+from tests.devices.conftest import StoreTarget, open_engine
+from tests.devices.harness import new_hardware_id
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ async def test_naming_never_makes_a_device(devices: DeviceRepository) -> None:
     assert await devices.get(nobody) is None
 
 
-async def test_devices_are_listed_by_activity_page_by_page(ground: Ground) -> None:
-    async with engine_of(await ground.place()) as engine:
+async def test_devices_are_listed_by_activity_page_by_page(store_target: StoreTarget) -> None:
+    async with open_engine(await store_target.new_settings()) as engine:
         devices = DeviceRepository(Store(engine))
         made = [await devices.register(device(minute=minute)) for minute in (3, 1, 4, 0, 2)]
         await devices.seen(replace(made[3], last_seen_at=moment(9)), before=moment(5))

@@ -11,7 +11,7 @@ from tally.kit.ids import new_uuid
 from tally.store.api import Get
 from tally.store.errors import ConditionFailed
 from tally.store.store import Store
-from tests.devices.conftest import Ground, engine_of
+from tests.devices.conftest import StoreTarget, open_engine
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ async def test_a_revoked_key_stays_and_is_not_active(keys: ApiKeyRepository) -> 
     assert await keys.by_hash(key.api_key_hash) == replace(key, is_active=False)
 
 
-async def test_keys_are_listed_newest_first_page_by_page(ground: Ground) -> None:
-    async with engine_of(await ground.place()) as engine:
+async def test_keys_are_listed_newest_first_page_by_page(store_target: StoreTarget) -> None:
+    async with open_engine(await store_target.new_settings()) as engine:
         keys = ApiKeyRepository(Store(engine))
         made = [api_key(minute) for minute in (2, 0, 3, 1)]
         for key in made:

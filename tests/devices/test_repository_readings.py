@@ -16,8 +16,8 @@ from tally.kit.ids import new_uuid
 from tally.store.api import Get, Transaction, TransactionResult
 from tally.store.errors import Reason, StoreError, TransactionCancelled
 from tally.store.store import Store
-from tests.devices.faulty import Faulty
-from tests.devices.site import START_MS, new_hardware_id
+from tests.devices.fakes import InterceptingEngine
+from tests.devices.harness import START_MS, new_hardware_id
 
 NOW = START_MS // 1000
 RECEIVED = "2080-01-01T00:00:00Z"
@@ -103,7 +103,7 @@ async def test_only_the_first_reason_means_a_duplicate(
     async def cancel(asked: Sequence[Transaction]) -> list[TransactionResult | StoreError]:
         return [TransactionCancelled([Reason(code) for code in codes]) for _ in asked]
 
-    readings = ReadingRepository(Store(Faulty(store.engine, cancel)))
+    readings = ReadingRepository(Store(InterceptingEngine(store.engine, cancel)))
     (outcome,) = await store_all(readings, reading(new_hardware_id()))
     assert isinstance(outcome, Unavailable)
     assert not any(code in outcome.message for code in codes), (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tally.store.lockfile import normalize, read_lock
-from tests.devices.conftest import TABLES, Ground, engine_of
+from tests.devices.conftest import TABLES, StoreTarget, open_engine
 
 ROOT = Path(__file__).parent.parent.parent
 REQUIRED, OPTIONAL = True, False
@@ -101,10 +101,10 @@ def test_the_code_declares_what_the_lock_file_has() -> None:
     assert {table.name for table in TABLES} == set(SEED)
 
 
-async def test_the_tables_are_made_as_they_are_locked(ground: Ground) -> None:
+async def test_the_tables_are_made_as_they_are_locked(store_target: StoreTarget) -> None:
     """By the engine's own account of them."""
-    place = await ground.place()
-    async with engine_of(place) as engine:
+    new_settings = await store_target.new_settings()
+    async with open_engine(new_settings) as engine:
         for table in TABLES:
             made = await engine.describe_table(table.name)
             assert (made.key, made.ttl, made.by_name) == (table.key, table.ttl, table.by_name)

@@ -11,7 +11,7 @@ from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Secret, Settings
 from tally.store.api import Scan
-from tests.devices.site import ADMIN, Board, expect_refused, running, settings_of
+from tests.devices.harness import ADMIN, Board, assert_error, make_settings, open_server
 
 PEPPER = "a pepper of at least 32 characters, for the tests"
 
@@ -23,20 +23,22 @@ async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
         Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream
     )
     folder = tmp_path / "data"
-    place = settings_of(data_dir=folder, devices_key_pepper=Secret(PEPPER), access_log=True)
-    async with running(place) as site:
-        board, key, unknown = Board(), await site.new_key("cluster"), "ab" * 32
+    new_settings = make_settings(
+        data_dir=folder, devices_key_pepper=Secret(PEPPER), access_log=True
+    )
+    async with open_server(new_settings) as server:
+        board, key, unknown = Board(), await server.new_key("cluster"), "ab" * 32
         for sent in (key, unknown):
-            await site.post("/register", board.registration(), key=sent)
-            await site.post("/data", board.data(board.reading()), key=sent)
-            await site.post(f"/data?key={sent}", board.data(board.reading()), key=sent)
+            await server.post("/register", board.registration(), key=sent)
+            await server.post("/data", board.data(board.reading()), key=sent)
+            await server.post(f"/data?key={sent}", board.data(board.reading()), key=sent)
         (folder / "store.db").rename(tmp_path / "away.db")
-        expect_refused(
-            await site.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE"
+        assert_error(
+            await server.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE"
         )
         (tmp_path / "away.db").rename(folder / "store.db")
-        items = (await site.parts.store.engine.scan(Scan(API_KEYS))).items
-        shown = (await site.ask("/api-keys")).body.decode()
+        items = (await server.application.store.engine.scan(Scan(API_KEYS))).items
+        shown = (await server.operator_request("/api-keys")).body.decode()
     secrets = {
         key: "the key",
         unknown: "a wrong key",
@@ -59,8 +61,8 @@ async def test_the_lines_of_a_request_have_its_id(tmp_path: Path) -> None:
     """And the name of the backend, so that what went wrong with a board is found."""
     stream = io.StringIO()
     logs.configure(Settings(log_format="json"), SystemClock(), stream)
-    async with running(settings_of(data_dir=tmp_path, access_log=True)) as site:
-        answer = await site.send("GET", "/devices", None, {"X-Request-Id": "board-7"})
+    async with open_server(make_settings(data_dir=tmp_path, access_log=True)) as server:
+        answer = await server.send("GET", "/devices", None, {"X-Request-Id": "board-7"})
         assert answer.headers["x-request-id"] == "board-7"
     lines = [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
     [line] = [line for line in lines if line["requestId"] == "board-7"]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.devices.model.records import Reading
-from tests.devices.history import made_up, write
-from tests.devices.site import FIRST_MS, Board, Json, Site, expect_refused
+from tests.devices.factories import random_readings, write_readings
+from tests.devices.harness import FIRST_MS, Board, DevicesServer, Json, assert_error
 
 SENSOR = "bme280_temp_c"
 STEP_MS = 60_000
@@ -26,17 +26,17 @@ class ReadingHistory:
         return self.readings[0].timestamp_ms, self.readings[-1].timestamp_ms
 
 
-async def history(site: Site, count: int) -> ReadingHistory:
+async def history(server: DevicesServer, count: int) -> ReadingHistory:
     board = Board()
-    readings = list(made_up(board, count, STEP_MS))
-    await site.post("/register", board.registration(), key=await site.new_key())
-    await write(site.parts.store.engine, readings)
+    readings = list(random_readings(board, count, STEP_MS))
+    await server.post("/register", board.registration(), key=await server.new_key())
+    await write_readings(server.application.store.engine, readings)
     return ReadingHistory(board, readings)
 
 
 @pytest.fixture(scope="session")
-async def short(site: Site) -> ReadingHistory:
-    return await history(site, 300)
+async def short(server: DevicesServer) -> ReadingHistory:
+    return await history(server, 300)
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def series(
-    site: Site, board: Board, span: tuple[int, int], points: int, sensor: str = SENSOR
+    server: DevicesServer, board: Board, span: tuple[int, int], points: int, sensor: str = SENSOR
 ) -> Json:
     query = f"sensor={sensor}&from={span[0]}&to={span[1]}&points={points}"
-    found: Json = await site.found(f"/devices/{board.hardware_id}/series?{query}")
+    found: Json = await server.get_json(f"/devices/{board.hardware_id}/series?{query}")
     assert (found["hardware_id"], found["sensor"]) == (board.hardware_id, sensor)
     assert len(found["buckets"]) <= points
     return found
@@ -82,36 +82,36 @@ def recomputed(readings: list[Reading], span: tuple[int, int], points: int) -> l
     points=st.integers(1, 500),
 )
 async def test_a_chart_is_exact(
-    site: Site, short: ReadingHistory, first: int, length: int, points: int
+    server: DevicesServer, short: ReadingHistory, first: int, length: int, points: int
 ) -> None:
     """Every bucket has the least, the most, the mean and the count of what was measured in it, whatever the span."""
     span = (first, first + length)
-    found = await series(site, short.board, span, points)
+    found = await series(server, short.board, span, points)
     assert not found["sampled"]
     assert found["buckets"] == recomputed(short.readings, span, points)
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_long_range_is_exact_where_no_bucket_has_too_many(
-    site: Site, short: ReadingHistory
+    server: DevicesServer, short: ReadingHistory
 ) -> None:
     """Read bucket by bucket, none up to its share: nothing is left out, so the chart is not called sampled."""
     first, _ = short.span()
     span = (first, first + 120 * STEP_MS)
-    found = await series(site, short.board, span, 20)
+    found = await series(server, short.board, span, 20)
     assert not found["sampled"]
     assert found["buckets"] == recomputed(short.readings, span, 20)
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_chart_of_very_much_is_sampled_and_says_so(
-    site: Site, short: ReadingHistory
+    server: DevicesServer, short: ReadingHistory
 ) -> None:
     """Each bucket is read from its beginning, up to its share, and no more is looked at than the bounds say."""
-    before = (await site.patterns())["One sensor by time range"]["items"]
-    found = await series(site, short.board, short.span(), 20)
+    before = (await server.patterns())["One sensor by time range"]["items"]
+    found = await series(server, short.board, short.span(), 20)
     assert found["sampled"]
-    assert (await site.patterns())["One sensor by time range"]["items"] - before <= 100 + 200
+    assert (await server.patterns())["One sensor by time range"]["items"] - before <= 100 + 200
     exact = {bucket["from_ms"]: bucket for bucket in recomputed(short.readings, short.span(), 20)}
     assert len(found["buckets"]) == len(exact) == 20
     for bucket in found["buckets"]:
@@ -121,10 +121,10 @@ async def test_a_chart_of_very_much_is_sampled_and_says_so(
 
 
 async def test_the_chart_has_two_hundred_points_unless_told(
-    site: Site, short: ReadingHistory
+    server: DevicesServer, short: ReadingHistory
 ) -> None:
     first, last = short.span()
-    found = await site.found(
+    found = await server.get_json(
         f"/devices/{short.board.hardware_id}/series?sensor={SENSOR}&from={first}&to={last}"
     )
     assert found["buckets"] == recomputed(short.readings, short.span(), 200)
@@ -134,11 +134,11 @@ async def test_the_chart_has_two_hundred_points_unless_told(
     "sensor", ["unknown", "a.b", "%5B0%5D", "rounds%23", "%F0%9F%8C%B1", "sensors", "%27"]
 )
 async def test_a_sensor_that_nobody_has_makes_an_empty_chart(
-    site: Site, short: ReadingHistory, sensor: str
+    server: DevicesServer, short: ReadingHistory, sensor: str
 ) -> None:
     """However strange its name."""
     first, last = short.span()
-    found = await site.found(
+    found = await server.get_json(
         f"/devices/{short.board.hardware_id}/series?sensor={sensor}&from={first}&to={last}"
     )
     assert (found["buckets"], found["sampled"]) == ([], False)
@@ -159,14 +159,20 @@ async def test_a_sensor_that_nobody_has_makes_an_empty_chart(
     ],
 )
 async def test_a_chart_needs_a_sensor_and_a_span(
-    site: Site, short: ReadingHistory, query: str, code: str
+    server: DevicesServer, short: ReadingHistory, query: str, code: str
 ) -> None:
-    expect_refused(await site.ask(f"/devices/{short.board.hardware_id}/series?{query}"), 400, code)
+    assert_error(
+        await server.operator_request(f"/devices/{short.board.hardware_id}/series?{query}"),
+        400,
+        code,
+    )
 
 
-async def test_a_chart_may_end_long_after_all_readings(site: Site, short: ReadingHistory) -> None:
+async def test_a_chart_may_end_long_after_all_readings(
+    server: DevicesServer, short: ReadingHistory
+) -> None:
     """Up to where milliseconds have a digit more; the buckets then end with the time that a reading can have."""
-    found = await series(site, short.board, (0, 99_999_999_999_999), 1)
+    found = await series(server, short.board, (0, 99_999_999_999_999), 1)
     assert found["buckets"][0]["count"] == sum(
         SENSOR in reading.sensors for reading in short.readings
     )

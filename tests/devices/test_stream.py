@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.devices.site import ADMIN, Board, Json, Site, running, settings_of
+from tests.devices.harness import ADMIN, Board, DevicesServer, Json, make_settings, open_server
 
 
 class Watcher:
@@ -35,9 +35,11 @@ class Watcher:
 
 
 @asynccontextmanager
-async def watching(site: Site, board: Board, last_event_id: str = "") -> AsyncIterator[Watcher]:
-    parts = urlsplit(site.url)
-    connection = socket.create_connection((parts.hostname, parts.port))
+async def watching(
+    server: DevicesServer, board: Board, last_event_id: str = ""
+) -> AsyncIterator[Watcher]:
+    application = urlsplit(server.url)
+    connection = socket.create_connection((application.hostname, application.port))
     connection.setsockopt(
         socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536
     )  # so that who does not read is full soon
@@ -54,43 +56,43 @@ async def watching(site: Site, board: Board, last_event_id: str = "") -> AsyncIt
         writer.transport.abort()
 
 
-async def test_readings_arrive_as_they_are_stored(site: Site, key: str) -> None:
+async def test_readings_arrive_as_they_are_stored(server: DevicesServer, key: str) -> None:
     """Those of the device alone, each once: what was a duplicate or rejected is no news."""
     board, other = Board(), Board()
-    await site.store(board, [board.reading(0)], key)
-    async with watching(site, board) as one, watching(site, board) as two:
-        await site.store(other, [other.reading(0)], key)
-        await site.post(
+    await server.store_readings(board, [board.reading(0)], key)
+    async with watching(server, board) as one, watching(server, board) as two:
+        await server.store_readings(other, [other.reading(0)], key)
+        await server.post(
             "/data",
             board.data(board.reading(0), board.reading(1), "bad", board.reading(2)),
             key=key,
         )
-        await site.store(board, [board.reading(3)], key)
-        shown = (await site.readings(board))[1:]
+        await server.store_readings(board, [board.reading(3)], key)
+        shown = (await server.readings(board))[1:]
         assert await one.readings(3) == shown
         assert await two.readings(3) == shown
 
 
-async def test_a_whole_batch_reaches_who_reads_it(site: Site, key: str) -> None:
+async def test_a_whole_batch_reaches_who_reads_it(server: DevicesServer, key: str) -> None:
     """A hundred readings in one request are more than a client may be behind, and nobody is dropped for them."""
     board = Board()
-    await site.post("/register", board.registration(), key=key)
-    async with watching(site, board) as watcher:
+    await server.post("/register", board.registration(), key=key)
+    async with watching(server, board) as watcher:
         for round_number in range(3):
             readings = [board.reading(round_number * 100 + number) for number in range(100)]
-            await site.store(board, readings, key)
+            await server.store_readings(board, readings, key)
             arrived = await watcher.readings(100)
             assert [each["batch_id"] for each in arrived] == [each["batch_id"] for each in readings]
 
 
-async def test_who_comes_back_gets_what_it_missed(site: Site, key: str) -> None:
+async def test_who_comes_back_gets_what_it_missed(server: DevicesServer, key: str) -> None:
     board = Board()
-    await site.post("/register", board.registration(), key=key)
-    async with watching(site, board) as watcher:
-        await site.store(board, [board.reading(0)], key)
+    await server.post("/register", board.registration(), key=key)
+    async with watching(server, board) as watcher:
+        await server.store_readings(board, [board.reading(0)], key)
         seen = await watcher.event()
-    await site.store(board, [board.reading(1), board.reading(2)], key)
-    async with watching(site, board, seen["id"]) as again:
+    await server.store_readings(board, [board.reading(1), board.reading(2)], key)
+    async with watching(server, board, seen["id"]) as again:
         assert [each["batch_id"] for each in await again.readings(2)] == [
             board.reading(n)["batch_id"] for n in (1, 2)
         ]
@@ -98,17 +100,17 @@ async def test_who_comes_back_gets_what_it_missed(site: Site, key: str) -> None:
 
 async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(tmp_path: Path) -> None:
     """Neither the boards, nor who watches the same device, nor the server, which keeps little for a client."""
-    async with running(settings_of(data_dir=tmp_path)) as site:
-        board, key = Board(), await site.new_key()
-        await site.post("/register", board.registration(), key=key)
-        figure = site.parts.metrics.registry.get_sample_value
+    async with open_server(make_settings(data_dir=tmp_path)) as server:
+        board, key = Board(), await server.new_key()
+        await server.post("/register", board.registration(), key=key)
+        figure = server.application.metrics.registry.get_sample_value
         full = {f"{'x' * 60}{number:03}": 1e-100 for number in range(64)}
-        async with watching(site, board) as stalled, watching(site, board) as reading:
+        async with watching(server, board) as stalled, watching(server, board) as reading:
             stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
             number = 0
             while figure("tally_stream_clients") == 2:
                 batch = [board.reading(number + more, sensors=full) for more in range(100)]
-                await site.store(board, batch, key)
+                await server.store_readings(board, batch, key)
                 assert [each["batch_id"] for each in await reading.readings(100)] == [
                     each["batch_id"] for each in batch
                 ]
@@ -117,4 +119,4 @@ async def test_who_does_not_read_is_dropped_and_costs_nobody_anything(tmp_path: 
             stalled.writer.transport.resume_reading()  # type: ignore[attr-defined]
             with suppress(ConnectionResetError):
                 await stalled.reader.read()  # until the end, which the server made
-        assert len(await site.readings(board)) == number
+        assert len(await server.readings(board)) == number

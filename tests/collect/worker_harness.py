@@ -1,4 +1,4 @@
-"""A worker with a made-up Strava beside it, on an engine that dies at a chosen write."""
+"""An inbox worker with a fake Strava, on an engine that crashes at a chosen write."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,25 +19,25 @@ from tally.kit.encryption import Encryptor
 from tally.kit.metrics import Metrics
 from tally.settings import Secret
 from tally.store.api import Engine
-from tests.collect import people
-from tests.collect.backstage import SECRET, Backstage, backstage
+from tests.collect import factories
+from tests.collect.service_harness import SECRET, ServiceHarness, open_services
 
-SEALER = Encryptor(SECRET, "collect")
+ENCRYPTOR = Encryptor(SECRET, "collect")
 WRITES = frozenset({"put", "update", "delete", "batch_write", "transact"})
 
 
-class Died(BaseException):
-    """The process is gone: no handler of errors runs, nothing is given back."""
+class Crash(BaseException):
+    """Simulates the end of the process: no error handler runs and no claim is released."""
 
 
-class Mortal:
-    """An engine that lets so many writes through, and dies before or after the next one."""
+class CrashingEngine:
+    """An engine that passes a number of writes, then crashes before or after the next one."""
 
     def __init__(self, engine: Engine, writes: int, *, after: bool) -> None:
         self._engine = engine
-        self._left = writes
+        self._remaining = writes
         self._after = after
-        self._is_dead = False
+        self._is_crashed = False
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._engine, name)
@@ -46,23 +46,23 @@ class Mortal:
 
         async def call(*args: Any) -> Any:
             if args and getattr(args[0], "table", None) is COMMIT_COLLECT_AUDIT:
-                return await operation(*args)  # written beside the work, at no particular moment
-            if self._is_dead:
-                raise Died
-            if name not in WRITES or self._left > 0:
-                self._left -= name in WRITES
+                return await operation(*args)  # written in the background, at an arbitrary time
+            if self._is_crashed:
+                raise Crash
+            if name not in WRITES or self._remaining > 0:
+                self._remaining -= name in WRITES
                 return await operation(*args)
-            self._is_dead = True
+            self._is_crashed = True
             if self._after:
                 await operation(*args)
-            raise Died
+            raise Crash
 
         return call
 
 
 @dataclass
-class MadeUpStrava:
-    """Activities by id, and tokens that always work."""
+class FakeStrava:
+    """A Strava client with activities by id and tokens that are always valid."""
 
     activities: dict[int, Workout] = field(default_factory=dict)
 
@@ -90,60 +90,69 @@ class MadeUpStrava:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
-    stage: Backstage
+class WorkerHarness:
+    """The services of a process that applies events."""
+
+    services: ServiceHarness
     webhook: WebhookService
     worker: InboxWorker
     linking: LinkingService
 
 
 @asynccontextmanager
-async def workshop(
+async def open_worker(
     engine: Engine,
     clock: ManualClock,
-    strava: MadeUpStrava,
+    strava: FakeStrava,
     *,
     parts: int = 8,
     model: Model | None = None,
-) -> AsyncIterator[Workshop]:
-    """A process, as far as events are concerned."""
-    async with backstage(engine, clock, parts, model) as stage:
-        linking = LinkingService(stage.main, stage.sessions, strava, SEALER, stage.audit, clock)
+) -> AsyncIterator[WorkerHarness]:
+    """Open a worker with its services."""
+    async with open_services(engine, clock, parts, model) as services:
+        linking = LinkingService(
+            services.repository, services.sessions, strava, ENCRYPTOR, services.audit, clock
+        )
         worker = InboxWorker(
-            stage.main,
-            stage.idempotency,
+            services.repository,
+            services.idempotency,
             linking,
             strava,
-            stage.engine,
-            stage.audit,
+            services.engine,
+            services.audit,
             clock,
             InboxMetrics(Metrics()),
         )
-        yield Workshop(
-            stage, WebhookService(stage.main, clock, Secret("x" * 32), 0), worker, linking
+        yield WorkerHarness(
+            services,
+            WebhookService(services.repository, clock, Secret("x" * 32), 0),
+            worker,
+            linking,
         )
 
 
-async def member(shop: Workshop) -> tuple[str, int]:
-    """Somebody with a profile and a link whose tokens are about to expire."""
-    name = people.user_id()
-    assert await shop.stage.main.create_profile(people.profile(name))
-    linked = people.connection(name)
-    sealed = SEALER.encrypt(
-        msgspec.json.encode(["old", "refresh", 0]).decode(), f"{name} {linked.athlete_id}"
+async def create_linked_user(worker_harness: WorkerHarness) -> tuple[str, int]:
+    """Create a user whose Strava tokens are expired; return the user id and the athlete id."""
+    user_id = factories.new_user_id()
+    assert await worker_harness.services.repository.create_profile(factories.profile(user_id))
+    connection = factories.connection(user_id)
+    encrypted = ENCRYPTOR.encrypt(
+        msgspec.json.encode(["old", "refresh", 0]).decode(), f"{user_id} {connection.athlete_id}"
     )
-    assert await shop.stage.main.link(replace(linked, encrypted_tokens=sealed, expires_at=0), None)
-    return name, linked.athlete_id
+    assert await worker_harness.services.repository.link(
+        replace(connection, encrypted_tokens=encrypted, expires_at=0), None
+    )
+    return user_id, connection.athlete_id
 
 
-def told(athlete_id: int, activity_id: int, aspect: str, time: int) -> WebhookDelivery:
+def delivery(athlete_id: int, activity_id: int, aspect: str, time: int) -> WebhookDelivery:
     return WebhookDelivery("activity", activity_id, aspect, athlete_id, 1, time, {})
 
 
 def activity(activity_id: int, metres: Decimal | int, sport_type: str = "Ride") -> Workout:
-    return people.workout("", activity_id, distance=metres, sport_type=sport_type, event_time=0)
+    return factories.workout("", activity_id, distance=metres, sport_type=sport_type, event_time=0)
 
 
-async def waiting_of(shop: Workshop, athlete_id: int) -> list[WebhookEvent]:
-    shards = [await shop.stage.main.pending_events(shard) for shard in range(8)]
+async def pending_events_of(worker_harness: WorkerHarness, athlete_id: int) -> list[WebhookEvent]:
+    shards = [await worker_harness.services.repository.pending_events(shard) for shard in range(8)]
     return [event for shard in shards for event in shard if event.owner_id == athlete_id]

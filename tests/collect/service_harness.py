@@ -1,4 +1,4 @@
-"""The services on an engine, without HTTP: what the tests of single uses are written in."""
+"""The services of collect on an engine, without HTTP."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
 from tally.store.api import Engine
 from tally.store.store import Store
-from tests.collect import people
+from tests.collect import factories
 
 SECRET = Secret("a-secret-of-the-tests-0123456789abcdef")
 
@@ -35,12 +35,12 @@ class RecordingPublisher:
 
 
 @dataclass(frozen=True, slots=True)
-class Backstage:
-    """Repositories and services that share a store."""
+class ServiceHarness:
+    """Repositories and services that share a store; a flat bag of what tests use."""
 
     store: Store
     clock: Clock
-    main: CollectRepository
+    repository: CollectRepository
     sessions: BrowserSessionRepository
     audit_log: AuditRepository
     idempotency: IdempotencyRepository
@@ -50,34 +50,36 @@ class Backstage:
     model: Model
     publisher: RecordingPublisher
 
-    async def person(self) -> tuple[str, int]:
-        """Somebody with a profile and a link: their id, and their athlete's."""
-        name = people.user_id()
-        assert await self.main.create_profile(people.profile(name))
-        linked = people.connection(name)
-        assert await self.main.link(linked, None)
-        return name, linked.athlete_id
+    async def create_linked_user(self) -> tuple[str, int]:
+        """Create a user with a Strava connection; return the user id and the athlete id."""
+        user_id = factories.new_user_id()
+        assert await self.repository.create_profile(factories.profile(user_id))
+        connection = factories.connection(user_id)
+        assert await self.repository.link(connection, None)
+        return user_id, connection.athlete_id
 
 
 @asynccontextmanager
-async def backstage(
+async def open_services(
     engine: Engine, clock: Clock, parts: int = 12, model: Model | None = None
-) -> AsyncIterator[Backstage]:
-    """With a new model of so many parts, or one that is in the table already."""
+) -> AsyncIterator[ServiceHarness]:
+    """Open the services with a new model, or with one that is already in the table."""
     store = Store(engine, clock)
-    main, audit_log = CollectRepository(store), AuditRepository(store)
+    repository, audit_log = CollectRepository(store), AuditRepository(store)
     if model is None:
-        model = people.model(parts)
-        await main.put_model(model)
-    shelf = ModelCatalog(main, {model.meta.model_id: model}, TTLCache(clock, 300, 10))
+        model = factories.model(parts)
+        await repository.put_model(model)
+    models = ModelCatalog(repository, {model.meta.model_id: model}, TTLCache(clock, 300, 10))
     publisher = RecordingPublisher()
     async with AuditTrail(audit_log, clock, SECRET) as audit:
-        progress = ProgressEngine(main, shelf, clock, audit, publisher)
-        milestones = MilestoneService(main, shelf, progress, audit, clock, SortableIds(clock))
-        yield Backstage(
+        progress = ProgressEngine(repository, models, clock, audit, publisher)
+        milestones = MilestoneService(
+            repository, models, progress, audit, clock, SortableIds(clock)
+        )
+        yield ServiceHarness(
             store,
             clock,
-            main,
+            repository,
             BrowserSessionRepository(store),
             audit_log,
             IdempotencyRepository(store),

@@ -1,8 +1,10 @@
-"""A server with its Strava and its issuer, all on real sockets and on one clock, and people with browsers.
+"""A collect server with simulators of Strava and the OIDC provider, and users with browsers.
 
-ann = await club.member("Ann")
-ride = club.strava.record(ann.athlete_id, "Ride", 42_195)
-await club.apply()
+All of them use real sockets and share one manual clock.
+
+ann = await server.create_user("Ann")
+ride = server.strava.record(ann.athlete_id, "Ride", 42_195)
+await server.process_inbox()
 (await ann.browser.get("/milestones")).json
 """
 
@@ -44,8 +46,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back."""
+class ApiResponse:
+    """A response with a fully read body."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -60,14 +62,14 @@ class Answer:
 
     @property
     def cookies(self) -> dict[str, str]:
-        """The lines that set cookies, by the cookie's name."""
+        """Return the Set-Cookie headers by cookie name."""
         lines = [value for known, value in self.headers if known.lower() == "set-cookie"]
         return {line.partition("=")[0]: line for line in lines}
 
 
 @dataclass
 class Browser:
-    """Cookies by host, and an Origin on everything that it sends, as a page of the site would."""
+    """An HTTP client with a cookie jar. By default it sends the Origin of the site."""
 
     client: Client
     url: str
@@ -75,18 +77,18 @@ class Browser:
 
     async def send(
         self, method: str, url: str, body: object = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> ApiResponse:
         where = url if url.startswith("http") else self.url + url
         host = urlsplit(where).netloc
-        held = self.jar.setdefault(host, {})
-        told = (
+        cookies = self.jar.setdefault(host, {})
+        all_headers = (
             {"Origin": "{0.scheme}://{0.netloc}".format(urlsplit(where))}
             if headers is None
             else dict(headers)
         )
-        if held:
-            told["Cookie"] = "; ".join(f"{name}={value}" for name, value in held.items())
-        request = self.client.request(method, where).headers(told)
+        if cookies:
+            all_headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        request = self.client.request(method, where).headers(all_headers)
         if body is not None:
             request = request.header("Content-Type", "application/json").body_bytes(
                 msgspec.json.encode(body)
@@ -94,20 +96,20 @@ class Browser:
         response = await request.build().send()
         for line in response.get_header_all("set-cookie"):
             for name, morsel in SimpleCookie(line).items():
-                held.pop(name, None)
+                cookies.pop(name, None)
                 if morsel.value and morsel["max-age"] != "0":
-                    held[name] = morsel.value
-        return Answer(
+                    cookies[name] = morsel.value
+        return ApiResponse(
             response.status, list(response.headers.items()), bytes(await response.bytes())
         )
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> ApiResponse:
         return await self.send("GET", url)
 
-    async def follow(self, answer: Answer, base: str) -> Answer:
-        """Where a redirect leads; what is told on the way is kept."""
-        location = answer.header("location")
-        assert location is not None, answer
+    async def follow(self, response: ApiResponse, base: str) -> ApiResponse:
+        """Follow a redirect."""
+        location = response.header("location")
+        assert location is not None, response
         return await self.get(urljoin(base, location))
 
     @property
@@ -116,53 +118,53 @@ class Browser:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """Somebody who has signed in and linked an athlete."""
+class LinkedUser:
+    """A signed-in user with a linked athlete."""
 
     browser: Browser
     user_id: str
     athlete_id: int
 
-    async def milestone(self, **changes: Any) -> Any:
-        wanted = {
+    async def create_milestone(self, **changes: Any) -> Any:
+        body = {
             "modelId": "fox",
             "sport": "RIDE",
             "metric": "DISTANCE_METERS",
             "totalTarget": 12_000,
         } | changes
-        answer = await self.browser.send("POST", "/milestones", wanted)
-        assert answer.status == 201, answer
-        return answer.json
+        response = await self.browser.send("POST", "/milestones", body)
+        assert response.status == 201, response
+        return response.json
 
-    async def shown(self, milestone_id: str) -> Any:
-        answer = await self.browser.get(f"/milestones/{milestone_id}")
-        assert answer.status == 200, answer
-        return answer.json
+    async def get_milestone(self, milestone_id: str) -> Any:
+        response = await self.browser.get(f"/milestones/{milestone_id}")
+        assert response.status == 200, response
+        return response.json
 
 
 @dataclass(frozen=True, slots=True)
-class Club:
-    """All of it."""
+class CollectServer:
+    """The server and everything around it."""
 
     url: str
-    parts: Application
+    application: Application
     clock: ManualClock
     strava: StravaSimulator
-    issuer: OidcSimulator
+    oidc: OidcSimulator
     client: Client
 
     @property
     def collect(self) -> Collect:
-        backend = self.parts.backends["collect"]
+        backend = self.application.backends["collect"]
         assert isinstance(backend, Collect)
         return backend
 
-    def leap(self, seconds: float) -> None:
-        """Be so much later, without waking whoever sleeps on the way."""
+    def skip_time(self, seconds: float) -> None:
+        """Advance the clock without waking sleeping tasks."""
         self.clock._elapsed += seconds
 
-    async def meanwhile(self, work: "asyncio.Future[T]") -> T:
-        """The result of work that may have to wait a moment, as who lost a race does: the clock goes on until it is done."""
+    async def run_with_clock(self, work: "asyncio.Future[T]") -> T:
+        """Await work that sleeps, such as back-off, while advancing the clock."""
         while not work.done():
             await asyncio.wait({work}, timeout=0.02)
             await self.clock.advance(0.1)
@@ -171,33 +173,35 @@ class Club:
     def browser(self) -> Browser:
         return Browser(self.client, self.url)
 
-    async def apply(self) -> None:
-        """Wait for Strava to have told everything, and apply it."""
+    async def process_inbox(self) -> None:
+        """Wait for all webhook deliveries and apply the events."""
         await self.strava.webhooks.wait_idle()
         await self.collect.worker.run()
 
-    async def sign_in(self, browser: Browser, name: str) -> Answer:
-        """Through the issuer and back; the last answer."""
+    async def sign_in(self, browser: Browser, name: str) -> ApiResponse:
+        """Sign in through the OIDC provider; return the last response."""
         begun = await browser.get("/auth/login")
         assert begun.status == 302, begun
-        return await self.return_from_issuer(browser, begun, name)
+        return await self.return_from_provider(browser, begun, name)
 
-    async def return_from_issuer(self, browser: Browser, begun: Answer, name: str) -> Answer:
+    async def return_from_provider(
+        self, browser: Browser, begun: ApiResponse, name: str
+    ) -> ApiResponse:
         location = begun.header("location")
         assert location is not None
         agreed = await browser.get(f"{location}&login_hint={name}")
         assert agreed.status in {302, 303}, agreed
-        return await browser.follow(agreed, self.issuer.url)
+        return await browser.follow(agreed, self.oidc.url)
 
-    async def link(self, browser: Browser, athlete_id: int, **consent: Any) -> Answer:
-        """Through Strava's consent and back; the last answer."""
+    async def link(self, browser: Browser, athlete_id: int, **consent: Any) -> ApiResponse:
+        """Link an athlete through Strava's consent page; return the last response."""
         self.strava.auto_approve = Consent(athlete_id, **consent)
         begun = await browser.get("/strava/connect")
         assert begun.status == 302, begun
         return await browser.follow(await browser.follow(begun, self.url), self.strava.url)
 
-    async def member(self, name: str | None = None) -> Member:
-        name = name or f"Member{next(_names)}"
+    async def create_user(self, name: str | None = None) -> LinkedUser:
+        name = name or f"User{next(_names)}"
         browser = self.browser()
         signed_in = await self.sign_in(browser, name)
         assert signed_in.status == 303, signed_in
@@ -205,19 +209,19 @@ class Club:
         linked = await self.link(browser, athlete.id)
         assert linked.status == 303, linked
         me = await browser.get("/me")
-        return Member(browser, me.json["userId"], athlete.id)
+        return LinkedUser(browser, me.json["userId"], athlete.id)
 
     async def patterns(self) -> dict[str, Any]:
-        """What the access patterns of collect have cost so far, by name."""
-        answer = await self.browser().get(f"{self.url.removesuffix('/collect')}/patterns")
-        return {row["pattern"]: row for row in answer.json if row["backend"] == "collect"}
+        """Return the counters of collect's access patterns, by name."""
+        response = await self.browser().get(f"{self.url.removesuffix('/collect')}/patterns")
+        return {row["pattern"]: row for row in response.json if row["backend"] == "collect"}
 
-    async def stored(self, table: Table) -> list[dict[str, object]]:
-        """All items of a table, past every rule: only a test may do this."""
+    async def scan_table(self, table: Table) -> list[dict[str, object]]:
+        """Return all items of a table, bypassing the access patterns."""
         found: list[dict[str, object]] = []
         start = None
         while True:
-            page = await self.parts.store.engine.scan(Scan(table, start=start))
+            page = await self.application.store.engine.scan(Scan(table, start=start))
             found += [dict(item) for item in page.items]
             start = page.next
             if start is None:
@@ -225,17 +229,17 @@ class Club:
 
     async def audit(self, query: str) -> list[Any]:
         await self.collect.audit.flush()
-        answer = await self.browser().send(
+        response = await self.browser().send(
             "GET", f"/admin/audit?{query}", headers={"Authorization": f"Bearer {ADMIN}"}
         )
-        assert answer.status == 200, answer
-        return list(answer.json["events"])
+        assert response.status == 200, response
+        return list(response.json["events"])
 
 
-def settings_of(
+def make_settings(
     folder: Path, strava: StravaSimulator, issuer: OidcSimulator, **changes: Any
 ) -> Settings:
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "data_dir": folder,
         "backends": ("collect",),
         "port": 0,
@@ -250,23 +254,23 @@ def settings_of(
         "collect_strava_verify_token": Secret(VERIFY),
         "collect_strava_subscription_id": SUBSCRIPTION,
     }
-    return Settings(**(usual | changes))
+    return Settings(**(defaults | changes))
 
 
 @functools.cache
 def signing_keys() -> SigningKeys:
-    """The same for all clubs of a process: it takes a while to find them."""
+    """Return signing keys, cached because generating them is slow."""
     return SigningKeys()
 
 
 @contextlib.asynccontextmanager
-async def open_club(
+async def open_server(
     folder: Path, *, start: datetime = START, **changes: Any
-) -> AsyncIterator[Club]:
-    """A club that nobody else has, on SQLite unless the settings say otherwise; its clock stands still at `start`."""
+) -> AsyncIterator[CollectServer]:
+    """Start a server with its simulators, on SQLite by default, with a manual clock."""
     clock = ManualClock(start)
     async with contextlib.AsyncExitStack() as stack:
-        # A club goes through more than a day's worth of requests while its clock stands still.
+        # Tests send more than a day's worth of requests while the clock stands still.
         limits = RateLimits(clock, UNLIMITED, UNLIMITED)
         strava = StravaSimulator(
             clock, application=OAuthApplication(), limits=limits, subscription_id=SUBSCRIPTION
@@ -274,24 +278,26 @@ async def open_club(
         await stack.enter_async_context(strava.serving())
         issuer = OidcSimulator(clock, keys=signing_keys(), auto_approve="Somebody")
         await stack.enter_async_context(issuer.serving())
-        parts = await stack.enter_async_context(
-            open_application(settings_of(folder, strava, issuer, **changes), clock)
+        application = await stack.enter_async_context(
+            open_application(make_settings(folder, strava, issuer, **changes), clock)
         )
-        # Nothing is applied but by `apply`: a test says when.
-        parts = replace(parts, jobs=())
-        url = await stack.enter_async_context(serving(build_app(parts), on_stopping=parts.drain))
+        # Tests process the inbox explicitly.
+        application = replace(application, jobs=())
+        url = await stack.enter_async_context(
+            serving(build_app(application), on_stopping=application.drain)
+        )
         client = await stack.enter_async_context(
             ClientBuilder().no_proxy().follow_redirects(False).build()
         )
         await strava.webhooks.subscribe(f"{url}/collect/webhooks/strava", VERIFY)
-        yield Club(f"{url}/collect", parts, clock, strava, issuer, client)
+        yield CollectServer(f"{url}/collect", application, clock, strava, issuer, client)
 
 
-def expect_refused(answer: Answer, status: int, code: str) -> None:
-    """The one shape that every error has."""
-    assert answer.status == status, answer
-    told = answer.json
-    assert set(told) == {"error"}, told
-    assert set(told["error"]) == {"code", "message"}, told
-    assert told["error"]["code"] == code, told
-    assert told["error"]["message"]
+def assert_error(response: ApiResponse, status: int, code: str) -> None:
+    """Assert the common error format."""
+    assert response.status == status, response
+    body = response.json
+    assert set(body) == {"error"}, body
+    assert set(body["error"]) == {"code", "message"}, body
+    assert body["error"]["code"] == code, body
+    assert body["error"]["message"]

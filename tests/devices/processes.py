@@ -1,4 +1,4 @@
-"""`tally serve` as real processes that can be killed, and boards that go on sending to whoever is left."""
+"""`tally serve` in processes that tests can kill, and boards that retry on any of them."""
 
 import asyncio
 import json
@@ -15,10 +15,10 @@ import msgspec
 from pyreqwest.client import Client
 from pyreqwest.exceptions import PyreqwestError
 
-from tests.devices.site import ADMIN, FIRST_MS, MINUTE_MS, Board, Json
+from tests.devices.harness import ADMIN, FIRST_MS, MINUTE_MS, Board, Json
 
 
-class Program:
+class ServerProcess:
     """A server process."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
@@ -26,28 +26,28 @@ class Program:
         self.url = url
 
     def kill(self) -> None:
-        """As `kill -9` does: the server has no say in it."""
+        """Send SIGKILL."""
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
 
     def children(self) -> list[int]:
-        """The processes that it has started."""
+        """Return the ids of its child processes."""
         found = list[int]()
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            with suppress(OSError):  # a thread that has just ended
+            with suppress(OSError):  # the thread has just ended
                 found += map(int, (task / "children").read_text(encoding="utf-8").split())
         return found
 
     def memory(self) -> int:
-        """The bytes that it has for itself now: not the pages of the database, which the system maps and takes back."""
+        """Return the anonymous resident memory in bytes, without mapped database pages."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         [line] = [line for line in status.splitlines() if line.startswith("RssAnon:")]
         return int(line.split()[1]) * 1024
 
 
 @asynccontextmanager
-async def serving(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterator[Program]:
-    """A server on the data in the folder, killed at the end if it still runs."""
+async def serve(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterator[ServerProcess]:
+    """Start a server on a data directory; kill it on exit."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
     }
@@ -71,7 +71,7 @@ async def serving(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterat
     assert process.stderr is not None
     draining = None
     try:
-        program = Program(process, await _url(process.stderr))
+        program = ServerProcess(process, await _url(process.stderr))
         draining = asyncio.create_task(process.stderr.read())
         yield program
     finally:
@@ -83,20 +83,20 @@ async def serving(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterat
 
 
 async def _url(output: asyncio.StreamReader) -> str:
-    """Where it says that it listens."""
-    said = []
+    """Return the URL in the log entry `listening`."""
+    lines = []
     async for line in output:
-        said.append(line.decode())
+        lines.append(line.decode())
         with suppress(json.JSONDecodeError):
-            told = json.loads(line)
-            if told.get("action") == "listening":
-                return str(told["data"]["url"])
-    raise AssertionError(f"it did not start: {''.join(said)}")
+            entry = json.loads(line)
+            if entry.get("action") == "listening":
+                return str(entry["data"]["url"])
+    raise AssertionError(f"the server did not start: {''.join(lines)}")
 
 
 @dataclass(slots=True)
-class Sender:
-    """A board under load: sends batch after batch, each until it is answered, to one server or another."""
+class RetryingBoard:
+    """Sends batches to random servers and retries each until it gets a response."""
 
     client: Client
     key: str
@@ -106,19 +106,19 @@ class Sender:
     acknowledged: list[str] = field(default_factory=list)
     duplicate: set[str] = field(default_factory=set)
 
-    async def run(self, servers: list[Program], progress: asyncio.Queue[int]) -> None:
-        """Each readings' answer is put down before the next is sent; `progress` hears of every answered batch."""
-        lengths, chance = random.Random(self.board.hardware_id), random.Random()
+    async def run(self, servers: list[ServerProcess], progress: asyncio.Queue[int]) -> None:
+        """Send all batches in order; put the size of each completed batch into `progress`."""
+        sizes, rng = random.Random(self.board.hardware_id), random.Random()
         for number in range(self.batches):
             readings = [
-                self._reading(number * 100 + more) for more in range(lengths.randint(1, 100))
+                self._reading(number * 100 + offset) for offset in range(sizes.randint(1, 100))
             ]
             self.sent.update(reading["batch_id"] for reading in readings)
-            receipt = await self._post(chance.choice(servers), readings)
+            receipt = await self._post(rng.choice(servers), readings)
             while receipt is None:
-                # It is down: a board does not hammer at a server that is starting.
+                # The server is down: back off while it starts.
                 await asyncio.sleep(0.01)
-                receipt = await self._post(chance.choice(servers), readings)
+                receipt = await self._post(rng.choice(servers), readings)
             self.acknowledged += receipt["acknowledged_batch_ids"]
             self.duplicate.update(receipt["duplicate_batch_ids"])
             assert receipt["rejected"] == []
@@ -127,7 +127,7 @@ class Sender:
     def _reading(self, number: int) -> Json:
         return self.board.reading(number, timestamp_ms=FIRST_MS + number * MINUTE_MS)
 
-    async def _post(self, server: Program, readings: list[Json]) -> Json | None:
+    async def _post(self, server: ServerProcess, readings: list[Json]) -> Json | None:
         body = msgspec.json.encode(self.board.data(*readings))
         headers = {"X-API-Key": self.key, "Content-Type": "application/json"}
         try:
@@ -144,8 +144,8 @@ class Sender:
         return receipt if response.status == 200 else None
 
 
-async def kept(client: Client, server: Program, board: Board) -> list[str]:
-    """The batch ids of all readings of a board, from its export."""
+async def stored_batch_ids(client: Client, server: ServerProcess, board: Board) -> list[str]:
+    """Return the batch ids of all readings of a board, from its export."""
     url = f"{server.url}/devices/devices/{board.hardware_id}/export?format=ndjson"
     response = await client.get(url).bearer_auth(ADMIN).build().send()
     assert response.status == 200

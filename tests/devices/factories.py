@@ -1,4 +1,4 @@
-"""Long histories, written past the API: as many readings as a test wants, in little time."""
+"""Generates readings and writes them directly to the store, which is faster than the API."""
 
 import asyncio
 import random
@@ -10,28 +10,28 @@ from tally.devices.model.records import Number, Reading
 from tally.devices.repository.readings import DEVICE_READINGS, _writes
 from tally.kit.ids import new_uuid
 from tally.store.api import BatchWrite, Engine
-from tests.devices.site import FIRST_MS, Board
+from tests.devices.harness import FIRST_MS, Board
 
-AT_ONCE = 8
+WRITERS = 8
 
 
-def made_up(
-    board: Board, count: int, step_ms: int, chance: random.Random | None = None
+def random_readings(
+    board: Board, count: int, step_ms: int, rng: random.Random | None = None
 ) -> Iterator[Reading]:
-    """Readings at about equal distances, with values that wander and sensors that are away now and then."""
-    chance = chance or random.Random(4)
+    """Generate readings at roughly equal intervals. Some lack a sensor."""
+    rng = rng or random.Random(4)
     boot_id = new_uuid()
     for number in range(count):
         sensors: dict[str, Number] = {
-            "bme280_temp_c": Decimal(chance.randint(-400, 850)) / 10,
+            "bme280_temp_c": Decimal(rng.randint(-400, 850)) / 10,
             "rounds": number,
         }
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             del sensors["bme280_temp_c"]
         yield Reading(
             hardware_id=board.hardware_id,
             batch_id=f"{board.hardware_id}_{boot_id}_{number}",
-            timestamp_ms=FIRST_MS + number * step_ms + chance.randrange(step_ms),
+            timestamp_ms=FIRST_MS + number * step_ms + rng.randrange(step_ms),
             boot_id=boot_id,
             firmware_version="1.0.16",
             sensors=sensors,
@@ -39,14 +39,14 @@ def made_up(
         )
 
 
-async def write(engine: Engine, readings: Iterable[Reading]) -> None:
-    """Put them all into the table."""
-    waiting = iter(readings)
+async def write_readings(engine: Engine, readings: Iterable[Reading]) -> None:
+    """Write readings to the table."""
+    pending = iter(readings)
 
-    async def some() -> None:
-        while readings := [*islice(waiting, 25)]:
+    async def write_batches() -> None:
+        while readings := [*islice(pending, 25)]:
             _, puts = _writes(readings, {}, 90 * 86_400).puts
             written = await engine.batch_write(BatchWrite(DEVICE_READINGS, tuple(puts.items)))
             assert written.unprocessed is None
 
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(write_batches() for _ in range(WRITERS)))

@@ -1,4 +1,4 @@
-"""`tally serve` as a real process beside a club, on the club's own data and with the club's Strava and issuer."""
+"""`tally serve` in a process that shares the data and the simulators of a test server."""
 
 import asyncio
 import os
@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from tests.collect.club import ADMIN, SUBSCRIPTION, VERIFY, Club
+from tests.collect.server_harness import ADMIN, SUBSCRIPTION, VERIFY, CollectServer
 
 
 @asynccontextmanager
-async def second_server(club: Club) -> AsyncIterator[str]:
-    """Where the second server of the club answers; killed at the end."""
-    settings = club.parts.settings
+async def second_server(server: CollectServer) -> AsyncIterator[str]:
+    """Start a second server; yield its URL and kill it on exit."""
+    settings = server.application.settings
     secrets = (settings.collect_oidc_client_secret, settings.collect_strava_client_secret)
     oidc_secret, strava_secret = (secret.reveal() if secret else "" for secret in secrets)
-    given = {
+    variables = {
         "TALLY_DATA_DIR": str(settings.data_dir),
         "TALLY_BACKENDS": "collect",
         "TALLY_LOG_FORMAT": "json",
@@ -33,30 +33,30 @@ async def second_server(club: Club) -> AsyncIterator[str]:
     }
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
-    } | given
-    words = (sys.executable, "-m", "tally.cli", "serve", "--port", "0")
+    } | variables
+    command = (sys.executable, "-m", "tally.cli", "serve", "--port", "0")
     process = await asyncio.create_subprocess_exec(
-        *words, env=environment, stderr=asyncio.subprocess.PIPE
+        *command, env=environment, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
-    said = bytearray()
-    reading = None
+    output = bytearray()
+    drain = None
     try:
-        url = await _address(process.stderr, said)
-        reading = asyncio.create_task(process.stderr.read())
+        url = await _address(process.stderr, output)
+        drain = asyncio.create_task(process.stderr.read())
         yield f"{url}/collect"
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
-        if reading is not None:
-            await reading
+        if drain is not None:
+            await drain
 
 
-async def _address(output: asyncio.StreamReader, said: bytearray) -> str:
-    async for line in output:
-        said += line
-        told = msgspec.json.decode(line) if line.startswith(b"{") else {}
-        if told.get("action") == "listening":
-            return str(told["data"]["url"])
-    raise AssertionError(f"it did not start: {said.decode()}")
+async def _address(stderr: asyncio.StreamReader, output: bytearray) -> str:
+    async for line in stderr:
+        output += line
+        entry = msgspec.json.decode(line) if line.startswith(b"{") else {}
+        if entry.get("action") == "listening":
+            return str(entry["data"]["url"])
+    raise AssertionError(f"the server did not start: {output.decode()}")

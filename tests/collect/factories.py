@@ -1,4 +1,4 @@
-"""Made-up people, workouts, models and events, each with a name that nobody else has."""
+"""Factories for users, workouts, models and events with unique ids."""
 
 import itertools
 import secrets
@@ -19,60 +19,60 @@ from tally.collect.model.records import (
     Workout,
 )
 
-MOMENT = "2026-01-01T00:00:00Z"
-LATER = "2026-01-01T06:00:00Z"
+TIME = "2026-01-01T00:00:00Z"
+LATER_TIME = "2026-01-01T06:00:00Z"
 _numbers = itertools.count(secrets.randbits(40))
 
 
-def number() -> int:
-    """An athlete's or activity's id that nobody else has."""
+def new_id() -> int:
+    """Return a unique athlete or activity id."""
     return next(_numbers)
 
 
-def user_id() -> str:
+def new_user_id() -> str:
     return f"user-{secrets.token_hex(8)}"
 
 
 def profile(user: str) -> Profile:
-    return Profile(user, f"{user}@example.org", "free", MOMENT)
+    return Profile(user, f"{user}@example.org", "free", TIME)
 
 
 def connection(user: str, athlete_id: int | None = None, **changes: Any) -> StravaConnection:
-    linked = StravaConnection(
-        user, athlete_id or number(), "sealed", 1_767_225_600, "read,activity:read_all", MOMENT
+    base = StravaConnection(
+        user, athlete_id or new_id(), "encrypted", 1_767_225_600, "read,activity:read_all", TIME
     )
-    return replace(linked, **changes)
+    return replace(base, **changes)
 
 
 def workout(user: str, activity_id: int | None = None, **changes: Any) -> Workout:
-    made = Workout(
+    base = Workout(
         user_id=user,
-        activity_id=activity_id or number(),
+        activity_id=activity_id or new_id(),
         name="Morning ride",
         sport_type="Ride",
-        started_at=LATER,
+        started_at=LATER_TIME,
         distance=Decimal("1000.5"),
         elevation=Decimal(12),
         moving_seconds=600,
         elapsed_seconds=700,
         event_time=1_767_225_600,
     )
-    return replace(made, **changes)
+    return replace(base, **changes)
 
 
 def model(parts: int = 12) -> Model:
-    """A statue of so many plain blocks."""
+    """Build a model of identical blocks."""
     model_id = f"model-{secrets.token_hex(6)}"
     block = {"shape": "box", "position": [0, Decimal("1.5"), 0], "colour": "#aabbcc"}
-    made = tuple(
+    all_parts = tuple(
         Part(index, f"Part {index}", "A block", (block,), {"to": index - 1})
         for index in range(1, parts + 1)
     )
-    return Model(ModelMeta(model_id, "Blocks", "A pile", parts), made)
+    return Model(ModelMeta(model_id, "Blocks", "A pile", parts), all_parts)
 
 
 def milestone(user: str, **changes: Any) -> Milestone:
-    made = Milestone(
+    base = Milestone(
         milestone_id=secrets.token_hex(13).upper(),
         user_id=user,
         model_id="model",
@@ -80,19 +80,19 @@ def milestone(user: str, **changes: Any) -> Milestone:
         metric=Metric.DISTANCE_METERS,
         total_target=12_000,
         parts_total=12,
-        period_start=MOMENT,
+        period_start=TIME,
         period_end=None,
-        created_at=MOMENT,
-        updated_at=MOMENT,
+        created_at=TIME,
+        updated_at=TIME,
     )
-    return replace(made, **changes)
+    return replace(base, **changes)
 
 
 def event(owner_id: int, **changes: Any) -> WebhookEvent:
-    told = WebhookEvent(
+    base = WebhookEvent(
         key=secrets.token_hex(16),
         object_type="activity",
-        object_id=number(),
+        object_id=new_id(),
         aspect_type="create",
         owner_id=owner_id,
         event_time=1_767_225_600,
@@ -100,4 +100,4 @@ def event(owner_id: int, **changes: Any) -> WebhookEvent:
         correlation_id="corr-1",
         received_ms=1_767_225_600_000,
     )
-    return replace(told, **changes)
+    return replace(base, **changes)
