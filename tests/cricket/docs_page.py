@@ -14,32 +14,32 @@ from tally.store.catalogue import owned_tables
 PAGE = Path(__file__).parent.parent.parent / "docs" / "cricket.md"
 
 
-class _Anything:
-    """Stands where only names are asked for: whatever is asked of it is itself."""
+class _Placeholder:
+    """Returns itself for every attribute; only the declarations are read."""
 
     def __getattr__(self, name: str) -> Any:
         return self
 
 
-NOTHING: Any = cast("Any", _Anything())
+PLACEHOLDER: Any = cast("Any", _Placeholder())
 
 
 def routes() -> str:
-    rows = ["| method and path | for | does |", "|---|---|---|"]
-    for operation in cricket_api(NOTHING, NOTHING).endpoints:
-        who = (
-            "operators"
-            if "admin_key" in operation.security
-            else "people"
-            if operation.security
-            else "everyone"
+    rows = ["| method and path | role | description |", "|---|---|---|"]
+    for endpoint in cricket_api(PLACEHOLDER, PLACEHOLDER).endpoints:
+        role = (
+            "admin"
+            if "admin_key" in endpoint.security
+            else "user"
+            if endpoint.security
+            else "public"
         )
-        rows.append(f"| `{operation.method} {operation.path}` | {who} | {operation.summary} |")
+        rows.append(f"| `{endpoint.method} {endpoint.path}` | {role} | {endpoint.summary} |")
     return "\n".join(rows)
 
 
 def tables() -> str:
-    rows = ["| table | key | indexes | expires by |", "|---|---|---|---|"]
+    rows = ["| table | key | indexes | TTL attribute |", "|---|---|---|---|"]
     for table in (table for repository in REPOSITORIES for table in owned_tables(repository)):
         key = ", ".join(f"`{name}`" for name in table.key_names)
         indexes = ", ".join(f"`{index.name}`" for index in table.indexes)
@@ -50,25 +50,25 @@ def tables() -> str:
 
 
 def jobs() -> str:
-    found = (
-        *sync_jobs(NOTHING, NOTHING, lambda: NOTHING, NOTHING),
-        *live_jobs(NOTHING, NOTHING, NOTHING, Settings()),
+    all_jobs = (
+        *sync_jobs(PLACEHOLDER, PLACEHOLDER, lambda: PLACEHOLDER, PLACEHOLDER),
+        *live_jobs(PLACEHOLDER, PLACEHOLDER, PLACEHOLDER, Settings()),
     )
-    rows = [f"| `{job.name}` | {job.interval:g} s | {job.description} |" for job in found]
-    return "\n".join(["| job | every | does |", "|---|---|---|", *rows])
+    rows = [f"| `{job.name}` | {job.interval:g} s | {job.description} |" for job in all_jobs]
+    return "\n".join(["| job | interval | description |", "|---|---|---|", *rows])
 
 
 LISTS: dict[str, Callable[[], str]] = {"routes": routes, "tables": tables, "jobs": jobs}
 
 
-def filled(page: str) -> str:
-    """The page with its lists as the code has them: each stands between its comment and the next empty line after its table."""
-    for name, made in LISTS.items():
+def render_lists(page: str) -> str:
+    """Replace each list: the table between its comment and the next empty line."""
+    for name, render in LISTS.items():
         head, comment, rest = page.partition(f"<!-- {name} -->\n")
         rest = re.sub(r"\A\n\|.*?\n(?=\n)", "", rest, flags=re.DOTALL)
-        page = f"{head}{comment}\n{made()}\n{rest}"
+        page = f"{head}{comment}\n{render()}\n{rest}"
     return page
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(render_lists(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Settings of the cricket backend: who signs people in, where scores come from, and where pushes go."""
+"""Settings of the cricket backend: sign-in, score service and push notifications."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,123 +19,134 @@ from tally.settings.types import (
 
 @dataclass(frozen=True, kw_only=True)
 class CricketSettings:
-    """Without an issuer nobody can sign in; without a token of SportMonks' nothing is polled."""
+    """Without an issuer users cannot sign in; without a SportMonks token no scores are polled.
+
+    It has one field per environment variable.
+    """
 
     cricket_admin_key: Secret | None = field(
         default=None,
         metadata=setting(
             SECRET,
-            "What operators send in X-Admin-Key. Without it, one is made at first start, in the data directory.",
+            "The admin key, sent in X-Admin-Key. If unset, the first start generates one in the"
+            " data directory.",
         ),
     )
     cricket_issuer: str | None = field(
         default=None,
-        metadata=setting(URL, "The issuer of people's tokens: a Cognito user pool, for one."),
+        metadata=setting(URL, "The issuer of ID tokens, such as a Cognito user pool."),
     )
     cricket_jwks_url: str | None = field(
         default=None,
-        metadata=setting(
-            URL, "The issuer's keys; without it, /.well-known/jwks.json at the issuer."
-        ),
+        metadata=setting(URL, "The JWKS URL. Default: /.well-known/jwks.json of the issuer."),
     )
     cricket_client_id: str = field(
-        default="", metadata=setting(TEXT, "Our client id at the issuer: the tokens' audience.")
+        default="",
+        metadata=setting(TEXT, "The client id at the issuer: the audience of ID tokens."),
     )
     cricket_devices_per_user: str = field(
         default="many",
         metadata=setting(
-            choice("many", "one"), "Whether a new device takes the place of a person's others."
+            choice("many", "one"),
+            "With `one`, a new device replaces the other devices of its user.",
         ),
     )
     cricket_sportmonks_url: str = field(
         default="https://cricket.sportmonks.com/api/v2.0",
-        metadata=setting(URL, "SportMonks' cricket API, where scores come from."),
+        metadata=setting(URL, "The base URL of the SportMonks cricket API."),
     )
     cricket_sportmonks_token: Secret | None = field(
         default=None,
         metadata=setting(
-            EXTERNAL_SECRET, "Our token at SportMonks. Without it, no scores are polled."
+            EXTERNAL_SECRET, "The SportMonks API token. If unset, no scores are polled."
         ),
     )
     cricket_sportmonks_timeout: int = field(
         default=5,
         metadata=setting(
             integer(1, 120),
-            "Seconds that SportMonks has for an answer; it is asked up to three times.",
+            "Time-out of a SportMonks request in seconds; requests are sent up to three times.",
         ),
     )
     cricket_sportmonks_hourly_limit: int = field(
         default=2_000,
         metadata=setting(
             integer(1, 1_000_000),
-            "Requests an hour for each kind of resource that our plan at SportMonks allows.",
+            "Requests per hour and resource that the SportMonks plan allows.",
         ),
     )
     cricket_marquee_leagues: str = field(
         default="1",
         metadata=setting(
             TEXT,
-            "Ids of leagues at SportMonks, separated by commas, that are followed ball by ball.",
+            "Comma-separated SportMonks ids of leagues that are polled ball by ball.",
         ),
     )
     cricket_poll_ms: int = field(
         default=2_500,
         metadata=setting(
             integer(10, 600_000),
-            "Milliseconds between two looks at the scores while a match is live.",
+            "Poll interval in milliseconds while a match is live.",
         ),
     )
     cricket_idle_poll_ms: int = field(
-        default=60_000, metadata=setting(integer(10, 600_000), "The same while nothing is live.")
+        default=60_000,
+        metadata=setting(
+            integer(10, 600_000), "Poll interval in milliseconds while no match is live."
+        ),
     )
     cricket_apns_url: str = field(
         default="https://api.push.apple.com",
         metadata=setting(
             URL,
-            "Apple's push service; https://api.sandbox.push.apple.com for builds that run from Xcode.",
+            "The APNs URL; https://api.sandbox.push.apple.com for development builds.",
         ),
     )
     cricket_apns_channels: bool = field(
         default=True,
         metadata=setting(
             FLAG,
-            "Whether each match has a broadcast channel, so that one push reaches everybody; false where Apple's key lacks it.",
+            "Whether matches use broadcast channels, so that one push reaches all followers;"
+            " false if the APNs key does not support them.",
         ),
     )
     cricket_apns_manage_url: str = field(
         default="https://api-manage-broadcast.push.apple.com:2196",
         metadata=setting(
             URL,
-            "Where Apple manages broadcast channels; https://api-manage-broadcast.sandbox.push.apple.com:2195 for the sandbox.",
+            "The APNs URL for channel management;"
+            " https://api-manage-broadcast.sandbox.push.apple.com:2195 for the sandbox.",
         ),
     )
     cricket_apns_bundle_id: str = field(
-        default="", metadata=setting(TEXT, "The app's bundle id, from which the topics are made.")
+        default="",
+        metadata=setting(TEXT, "The bundle id of the app, from which APNs topics are derived."),
     )
     cricket_apns_team_id: str = field(
-        default="", metadata=setting(TEXT, "The id of the team at Apple that the key belongs to.")
+        default="", metadata=setting(TEXT, "The Apple team id of the APNs key.")
     )
     cricket_apns_key_id: str = field(
-        default="", metadata=setting(TEXT, "The id of the key at Apple.")
+        default="", metadata=setting(TEXT, "The key id of the APNs key.")
     )
     cricket_apns_key: Secret | None = field(
         default=None,
         metadata=setting(
             EXTERNAL_SECRET,
-            "Apple's key for pushes: the path of its .p8 file, or what is in it. Without it, nothing is pushed.",
+            "The APNs signing key: the path or the content of its .p8 file. If unset, no push is"
+            " sent.",
         ),
     )
     cricket_apns_authority: Path | None = field(
         default=None,
         metadata=setting(
             PATH,
-            "A certificate to trust beside the public authorities' when pushing: that of the simulator.",
+            "An additional CA certificate to trust for APNs, such as that of the simulator.",
         ),
     )
     cricket_apns_connections: int = field(
         default=2,
         metadata=setting(
             integer(1, 32),
-            "Connections to Apple's push service, each with hundreds of pushes under way.",
+            "Connections to APNs; each carries hundreds of concurrent pushes.",
         ),
     )
