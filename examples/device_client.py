@@ -1,7 +1,7 @@
 """A device client: registers a device, sends readings until they are stored, and reads them back.
 
-Run it beside `make up` with `python examples/device_client.py [URL]`. It creates an API key with the
-operator token in `DEVICES_ADMIN_TOKEN`, or in `data/devices-admin.key` if that is not set.
+Run it beside `make up` with `python examples/device_client.py [URL]`. It creates an API key with
+the operator token in `DEVICES_ADMIN_TOKEN`, or in `data/devices-admin.key` if that is not set.
 """
 
 import os
@@ -38,7 +38,7 @@ def measure(boot_id: str, end_ms: int) -> dict[str, Any]:
 
 
 def send_until_stored(client: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
-    """Send the readings; after a lost or temporary failure, back off and send the same body again."""
+    """Send the readings; after a temporary failure, back off and send the same body again."""
     for attempt in range(MAX_ATTEMPTS):
         delay = 2**attempt
         try:

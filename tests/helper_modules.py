@@ -1,4 +1,4 @@
-"""Lists the helper modules of the tests; `python -m tests.helper_modules` updates tests/README.md."""
+"""Lists the helper modules; `python -m tests.helper_modules` updates tests/README.md."""
 
 import ast
 from pathlib import Path

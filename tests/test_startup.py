@@ -40,7 +40,7 @@ def run_without(
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_help_and_version_import_only_light_modules(option: str) -> None:
-    """Neither imports a module of Tally or of a dependency beyond those of an empty typer program."""
+    """Neither imports more of Tally than the command table, nor a heavy dependency."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "tally.cli", option],
         capture_output=True,

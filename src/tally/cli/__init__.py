@@ -19,7 +19,7 @@ COMMANDS: Final = (
         "Start all backends with simulators, demo data and the console.",
         extra="demo",
     ),
-    LazyCommand("serve", "tally.cli.serve:serve", "Serve the backends in production."),
+    LazyCommand("serve", "tally.cli.serve:serve_backends", "Serve the backends in production."),
     LazyCommand("settings", "tally.cli.settings:show_settings", "Print the settings in effect."),
     LazyCommand("job", "tally.cli.jobs:job_commands", "List scheduled jobs, or run one now."),
     LazyCommand(

@@ -24,7 +24,7 @@ WithConsole = Annotated[
 ]
 
 
-def serve(
+def serve_backends(
     backends: Backends = None, host: Host = None, port: Port = None, console: WithConsole = False
 ) -> None:
     settings = load_settings(host, port, backends)
