@@ -1,4 +1,4 @@
-"""A simulated SportMonks with ten thousand coming matches and one that is played, and the cricket backend beside it."""
+"""Starts SportMonks with thousands of upcoming matches and a live one, and the cricket backend."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,17 +26,17 @@ from tally.store.catalogue import owned_tables
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
 
-# All of them within the month that a sync looks ahead.
-_APART = 250
+# So that all matches start within the month that a sync covers.
+_SECONDS_BETWEEN_MATCHES = 250
 _SECRET = Secret("a made-up secret of thirty-two characters")
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """The simulator, and the ids of the matches on its schedule, the latest last."""
+class SportMonksProgram:
+    """The simulator, and the ids of its scheduled matches, the latest last."""
 
     program: Program
-    scheduled: list[str]
+    match_ids: list[str]
 
     @property
     def api(self) -> str:
@@ -44,22 +44,22 @@ class Outside:
 
 
 @asynccontextmanager
-async def outside(matches: int) -> AsyncIterator[Outside]:
-    """SportMonks in a process of its own: so many matches to come, and one in its seventh over."""
-    words = ("sim", "cricket", "--speed", "1", "--port", "0", "--cognito-port", "0")
+async def start_sportmonks(matches: int) -> AsyncIterator[SportMonksProgram]:
+    """Start the simulator in a process, with upcoming matches and one in its seventh over."""
+    arguments = ("sim", "cricket", "--speed", "1", "--port", "0", "--cognito-port", "0")
     async with (
-        start_program(*words, environment={}) as program,
+        start_program(*arguments, environment={}) as program,
         ClientBuilder().error_for_status(True).build() as client,
     ):
         control = f"{program.url}/_sim"
-        made = (
+        response = (
             await client.post(f"{control}/schedule")
-            .body_json({"count": matches, "apart": _APART})
+            .body_json({"count": matches, "apart": _SECONDS_BETWEEN_MATCHES})
             .build()
             .send()
         )
-        scheduled = [
-            str(match_id) for match_id in msgspec.json.decode(bytes(await made.bytes()))["ids"]
+        match_ids = [
+            str(match_id) for match_id in msgspec.json.decode(bytes(await response.bytes()))["ids"]
         ]
         await (
             client.post(f"{control}/matches/{BUNDLED_MATCH_ID}/step")
@@ -67,19 +67,19 @@ async def outside(matches: int) -> AsyncIterator[Outside]:
             .build()
             .send()
         )
-        yield Outside(program, scheduled)
+        yield SportMonksProgram(program, match_ids)
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """The backend in this process, without its jobs."""
+class InProcessBackend:
+    """The backend in this process, without jobs."""
 
     engine: SqliteEngine
     cricket: Cricket
 
 
 @asynccontextmanager
-async def inside(directory: Path, api: str) -> AsyncIterator[Inside]:
+async def open_backend(directory: Path, api: str) -> AsyncIterator[InProcessBackend]:
     clock, metrics = SystemClock(), Metrics()
     settings = Settings(
         cricket_admin_key=_SECRET,
@@ -101,12 +101,12 @@ async def inside(directory: Path, api: str) -> AsyncIterator[Inside]:
             store=Store(engine, clock),
         )
         async with open_cricket(dependencies) as cricket:
-            yield Inside(engine, cricket)
+            yield InProcessBackend(engine, cricket)
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """`tally serve cricket`, and somebody who may ask it."""
+class ServerProgram:
+    """`tally serve cricket` and an authenticated client."""
 
     program: Program
     client: Client
@@ -121,11 +121,11 @@ class Served:
         )
         content = bytes(await response.bytes())
         if response.status != 200:
-            raise AssertionError(f"{path} was answered with {response.status} {content[:200]!r}")
+            raise AssertionError(f"{path} returned {response.status}: {content[:200]!r}")
         return content
 
-    async def until_there(self, path: str) -> None:
-        """Wait for the server's own sync to bring this."""
+    async def wait_for(self, path: str) -> None:
+        """Wait until the server's sync has stored the resource."""
         async with asyncio.timeout(600):
             while True:
                 response = (
@@ -141,8 +141,8 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(directory: Path, api: str) -> AsyncIterator[Served]:
-    """The server as its users start it, with every job running."""
+async def start_server(directory: Path, api: str) -> AsyncIterator[ServerProgram]:
+    """Start the server with all jobs."""
     async with CognitoSimulator(SystemClock()).serving() as cognito:
         environment = {
             "TALLY_DATA_DIR": str(directory),
@@ -158,4 +158,4 @@ async def serving(directory: Path, api: str) -> AsyncIterator[Served]:
             start_program("serve", "cricket", "--port", "0", environment=environment) as program,
             ClientBuilder().max_connections(256).build() as client,
         ):
-            yield Served(program, client, cognito.user_token("ana"))
+            yield ServerProgram(program, client, cognito.user_token("ana"))
