@@ -33,7 +33,7 @@ CHECKS: list[CheckFunction] = [
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What the server at `url` tells of the routes that carry `tag`; their paths are given without `prefix`."""
+    """The document of the server at `url`: routes with `tag`, whose paths omit `prefix`."""
 
     url: str
     tag: str
@@ -45,50 +45,50 @@ class Document:
         return cls(url, tag, prefix, schemathesis.openapi.from_dict(document))
 
     def routes(self) -> set[tuple[str, str]]:
-        """Method and path of every route of the backend."""
-        told = self.schema.raw_schema["paths"]
+        """Return the method and path of every route of the backend."""
+        paths = self.schema.raw_schema["paths"]
         ours = {
             path
-            for path, methods in told.items()
-            if any(self.tag in each["tags"] for each in methods.values())
+            for path, methods in paths.items()
+            if any(self.tag in operation["tags"] for operation in methods.values())
         }
         return {
             (method.upper(), path.removeprefix(self.prefix))
             for path in ours
-            for method in told[path]
+            for method in paths[path]
         }
 
-    def told(self, method: str, path: str) -> Any:
-        """An operation as it is written in the document."""
+    def raw_operation(self, method: str, path: str) -> Any:
+        """Return an operation as in the document."""
         return self.schema.raw_schema["paths"][f"{self.prefix}{path}"][method.lower()]
 
     def operation(self, method: str, path: str) -> Any:
-        """An operation as schemathesis asks for it."""
+        """Return an operation of schemathesis."""
         return self.schema[f"{self.prefix}{path}"][method]
 
     def errors(self, method: str, path: str) -> Iterator[Any]:
-        """The bodies of the errors that an operation is told with."""
-        for answer in self.told(method, path)["responses"].values():
-            examples = answer.get("content", {}).get("application/json", {}).get("examples", {})
+        """Yield the example bodies of an operation's errors."""
+        for response in self.raw_operation(method, path)["responses"].values():
+            examples = response.get("content", {}).get("application/json", {}).get("examples", {})
             yield from (example["value"] for example in examples.values())
 
-    def answer_of(self, case: Any, headers: dict[str, str]) -> int:
-        """The status of the answer, which must be a documented one."""
-        answer = case.call(base_url=self.url, headers=headers, allow_redirects=False)
-        case.validate_response(answer, checks=CHECKS)
-        assert answer.headers["x-request-id"]
-        return int(answer.status_code)
+    def check_response(self, case: Any, headers: dict[str, str]) -> int:
+        """Send the request, check the response against the document, and return its status."""
+        response = case.call(base_url=self.url, headers=headers, allow_redirects=False)
+        case.validate_response(response, checks=CHECKS)
+        assert response.headers["x-request-id"]
+        return int(response.status_code)
 
-    def head_of(self, case: Any, headers: dict[str, str]) -> int:
-        """The same for a stream, which has no end: what its head says is all there is to check."""
-        told = case.operation.definition.raw["responses"]["200"]["content"]
+    def check_stream_head(self, case: Any, headers: dict[str, str]) -> int:
+        """Check only the head of a stream, whose body does not end; return its status."""
+        media_types = case.operation.definition.raw["responses"]["200"]["content"]
         with requests.get(
             self.url + case.formatted_path, headers=headers, timeout=30, stream=True
-        ) as answer:
-            assert answer.headers["content-type"].partition(";")[0] in told
-            return answer.status_code
+        ) as response:
+            assert response.headers["content-type"].partition(";")[0] in media_types
+            return response.status_code
 
-    def check_made_up(
+    def fuzz(
         self,
         operation: Any,
         mode: GenerationMode,
@@ -97,7 +97,7 @@ class Document:
         examples: int,
         known: dict[str, str],
     ) -> None:
-        """Ask for what is made up; the parameters of the path are made up too, unless they are `known`."""
+        """Send generated requests; path parameters are generated too, unless `known`."""
         strategy = (
             operation.as_strategy(mode, path_parameters=known)
             if known
@@ -111,22 +111,21 @@ class Document:
             database=None,
         )
         @given(strategy)
-        def ask(case: Any) -> None:
-            self.answer_of(case, headers)
+        def send(case: Any) -> None:
+            self.check_response(case, headers)
 
-        ask()
+        send()
 
 
-def check_examples(told: Any, *, takes_nothing: bool = False) -> None:
-    """An operation has examples of its request, of its answer where that is JSON, and of every error.
+def check_examples(operation: Any, *, takes_nothing: bool = False) -> None:
+    """Check that an operation has examples of its request, JSON response and errors.
 
-    That of a request has something in it, except where an empty body is a good one:
-    `takes_nothing`.
+    `takes_nothing` allows an empty example of the request.
     """
-    assert told["summary"]
-    if "requestBody" in told:
-        example = told["requestBody"]["content"]["application/json"]["example"]
+    assert operation["summary"]
+    if "requestBody" in operation:
+        example = operation["requestBody"]["content"]["application/json"]["example"]
         assert example or (takes_nothing and example is not None), example
-    for status, answer in told["responses"].items():
-        content = answer.get("content", {}).get("application/json", {})
+    for status, response in operation["responses"].items():
+        content = response.get("content", {}).get("application/json", {})
         assert not content or "example" in content or content["examples"], (status, content)

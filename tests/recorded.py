@@ -17,9 +17,8 @@ from tally.cricket.model.feed import BatterLine, MatchFeed
 from tally.sim.sportmonks.cricsheet import read_match
 from tally.sim.sportmonks.match import Match
 
-PLACE: Final = Path(__file__).parent.parent.parent / "shared" / "data" / "cricsheet"
-# The ten that were chosen for their oddities; the tests have a name for each, whether the files are
-# there or not.
+DIRECTORY: Final = Path(__file__).parent.parent.parent / "shared" / "data" / "cricsheet"
+# Ten matches chosen for their edge cases; tests are parametrised by name even without the files.
 NAMES: Final = (
     "1082625",
     "1175368",
@@ -33,74 +32,77 @@ NAMES: Final = (
     "729309",
 )
 
-# Kinds that only one of the two lists of events has, and one that has two names.
-OURS_ALONE: Final = frozenset({"bowler_on_fire", "batter_on_fire", "new_batter"})
-THEIRS_ALONE: Final = frozenset({"consecutive_sixes_innings", "five_wicket_haul"})
-# Of no player.
-SIDES_DOINGS: Final = frozenset({"innings_end", "match_end"})
-OTHER_NAMES: Final = {"on_a_hat_trick": "on_hat_trick"}
+# Event kinds that only one of the two lists has, and one that differs in name.
+ONLY_OURS: Final = frozenset({"bowler_on_fire", "batter_on_fire", "new_batter"})
+ONLY_EXPECTED: Final = frozenset({"consecutive_sixes_innings", "five_wicket_haul"})
+# Events without a player.
+TEAM_EVENTS: Final = frozenset({"innings_end", "match_end"})
+RENAMED: Final = {"on_a_hat_trick": "on_hat_trick"}
 
 
 def need_recorded() -> None:
-    """End the running test where there are no recorded matches."""
-    if not PLACE.is_dir():
-        pytest.skip("the recorded matches (shared/data/cricsheet) are not beside the project")
+    """Skip the running test if the recorded matches are missing."""
+    if not DIRECTORY.is_dir():
+        pytest.skip("the recorded matches (shared/data/cricsheet) are missing")
 
 
 @cache
 def recorded(name: str) -> Match:
     need_recorded()
-    return read_match((PLACE / f"{name}.json").read_bytes(), name)
+    return read_match((DIRECTORY / f"{name}.json").read_bytes(), name)
 
 
 @cache
 def expected(name: str) -> Any:
-    """What the match comes to: scorecards and events, worked out by others."""
+    """Return the expected scorecards and events, computed independently."""
     need_recorded()
-    return msgspec.json.decode((PLACE / "expected" / f"{name}.json").read_bytes())
+    return msgspec.json.decode((DIRECTORY / "expected" / f"{name}.json").read_bytes())
 
 
 def expected_events(name: str) -> list[tuple[str, int, str]]:
-    """The events of a match in order: kind, innings, and how the side stood."""
+    """Return the expected events of a match: kind, innings and score."""
     return [
-        (OTHER_NAMES.get(event["type"], event["type"]), event["innings"], event["score"])
+        (RENAMED.get(event["type"], event["type"]), event["innings"], event["score"])
         for event in expected(name)["events"]
-        if event["type"] not in THEIRS_ALONE
+        if event["type"] not in ONLY_EXPECTED
     ]
 
 
-def told_events(events: Iterable[KeyEvent]) -> list[tuple[str, int, str]]:
-    """The same of events that the pipeline has told."""
+def event_summaries(events: Iterable[KeyEvent]) -> list[tuple[str, int, str]]:
+    """Summarise published events in the form of `expected_events`."""
     return [
         (event.kind.value, event.innings, event.score)
         for event in events
-        if event.kind.value not in OURS_ALONE
+        if event.kind.value not in ONLY_OURS
     ]
 
 
-def expected_doings(name: str) -> Counter[tuple[str, int, str]]:
-    """How often who did what, in which innings: what stays the same though a ball before was told wrongly at the time."""
+def expected_player_events(name: str) -> Counter[tuple[str, int, str]]:
+    """Count expected events by kind, innings and player.
+
+    The counts do not depend on corrections of earlier balls.
+    """
     found = Counter[tuple[str, int, str]]()
     for event in expected(name)["events"]:
-        if event["type"] not in THEIRS_ALONE | SIDES_DOINGS:
+        if event["type"] not in ONLY_EXPECTED | TEAM_EVENTS:
             who = event.get("player_out") or event.get("batter") or event.get("bowler")
-            found[OTHER_NAMES.get(event["type"], event["type"]), event["innings"], who] += 1
+            found[RENAMED.get(event["type"], event["type"]), event["innings"], who] += 1
     return found
 
 
-def told_doings(events: Iterable[KeyEvent]) -> Counter[tuple[str, int, str]]:
-    """The same of events that the pipeline has told."""
-    kept = (event for event in events if event.kind.value not in OURS_ALONE | SIDES_DOINGS)
-    return Counter((event.kind.value, event.innings, event.player) for event in kept)
+def count_player_events(events: Iterable[KeyEvent]) -> Counter[tuple[str, int, str]]:
+    """Count published events in the form of `expected_player_events`."""
+    player_events = (event for event in events if event.kind.value not in ONLY_OURS | TEAM_EVENTS)
+    return Counter((event.kind.value, event.innings, event.player) for event in player_events)
 
 
 def expect_scorecards(feed: MatchFeed, name: str) -> None:
-    """Every line of every scorecard is as others have worked it out."""
-    wanted = expected(name)
-    assert feed.note == wanted["result"]
-    for card, told in zip(feed.innings, wanted["innings"], strict=True):
+    """Check every line of every scorecard against the expected one."""
+    result = expected(name)
+    assert feed.note == result["result"]
+    for card, expected_card in zip(feed.innings, result["innings"], strict=True):
         assert [card.number, card.runs, card.wickets, str(card.overs)] == _fields(
-            told, "innings", "runs", "wickets", "overs"
+            expected_card, "innings", "runs", "wickets", "overs"
         )
         batting = [
             [line.name, line.runs, line.balls, line.fours, line.sixes, _how(line)]
@@ -108,19 +110,20 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
         ]
         assert batting == [
             _fields(line, "name", "runs", "balls", "fours", "sixes", "how_out")
-            for line in told["batters"]
+            for line in expected_card["batters"]
         ]
         bowling = [
             [line.name, line.wickets, line.runs, f"{line.overs}.{line.balls}", line.maidens]
             for line in card.bowlers
         ]
         assert bowling == [
-            _fields(line, "name", "wickets", "runs", "overs", "maidens") for line in told["bowlers"]
+            _fields(line, "name", "wickets", "runs", "overs", "maidens")
+            for line in expected_card["bowlers"]
         ]
 
 
-def _fields(told: Mapping[str, Any], *names: str) -> list[Any]:
-    return [told[name] for name in names]
+def _fields(line: Mapping[str, Any], *names: str) -> list[Any]:
+    return [line[name] for name in names]
 
 
 def _how(line: BatterLine) -> str:

@@ -1,4 +1,4 @@
-"""The program as a person starts it: what it prints, with which code it ends, and how it stops."""
+"""The command line as a user runs it: output, exit codes and shutdown."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tally.cli import cli
 from tally.settings import SETTINGS, settings_markdown
 
 PROGRAM = [sys.executable, "-m", "tally.cli"]
-LONG_ENOUGH = 60
+TIMEOUT_SECONDS = 60
 
 
 def environment(directory: Path, **variables: str) -> dict[str, str]:
@@ -40,14 +40,14 @@ def tally(directory: Path, *words: str, **variables: str) -> "subprocess.Complet
         env=environment(directory, **variables),
         capture_output=True,
         text=True,
-        timeout=LONG_ENOUGH,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
 
 @contextmanager
 def started(directory: Path, *words: str, **variables: str) -> Iterator["subprocess.Popen[str]"]:
-    """The program, running; killed at the end if it has not ended by then."""
+    """Run the program, and kill it at the end if it still runs."""
     program = subprocess.Popen(
         [*PROGRAM, *words],
         env=environment(directory, **variables),
@@ -69,34 +69,36 @@ def free_port() -> int:
 
 
 def read_until(stream: Iterator[str], words: str) -> str:
-    """What the program prints up to the line with `words`."""
-    told = ""
+    """Return the output up to the line that contains `words`."""
+    output = ""
     for line in stream:
-        told += line
+        output += line
         if words in line:
-            return told
-    raise AssertionError(f"the program ended without saying {words!r}: {told}")
+            return output
+    raise AssertionError(f"the program ended without printing {words!r}: {output}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_says_where_it_is_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    """Once it says so it answers; Ctrl-C and SIGTERM end it with 0."""
+def test_up_prints_its_urls_and_shuts_down_gracefully(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """It responds when it prints them; Ctrl-C and SIGTERM end it with exit code 0."""
     port = free_port()
     with started(tmp_path, "up", "--port", str(port)) as program:
         assert program.stdout is not None
-        told = read_until(program.stdout, "Press Ctrl-C to stop")
+        output = read_until(program.stdout, "Press Ctrl-C to stop")
         for path in ("/docs", "/health", "/health/ready", "/metrics"):
-            assert f"http://127.0.0.1:{port}{path}" in told
-        assert str(tmp_path / "data") in told
+            assert f"http://127.0.0.1:{port}{path}" in output
+        assert str(tmp_path / "data") in output
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready") as response:
             assert json.load(response)["status"] == "ready"
         program.send_signal(number)
-        _, errors = program.communicate(timeout=LONG_ENOUGH)
+        _, errors = program.communicate(timeout=TIMEOUT_SECONDS)
         assert program.returncode == 0
         assert errors == ""
 
 
-def test_serve_logs_json_and_takes_its_port_from_the_environment(tmp_path: Path) -> None:
+def test_serve_logs_json_and_reads_its_port_from_the_environment(tmp_path: Path) -> None:
     with started(tmp_path, "serve", TALLY_PORT="0", TALLY_LOG_FORMAT="json") as program:
         assert program.stderr is not None
         line = json.loads(read_until(program.stderr, "listening"))
@@ -105,21 +107,21 @@ def test_serve_logs_json_and_takes_its_port_from_the_environment(tmp_path: Path)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as response:
             assert response.status == 200
         program.send_signal(signal.SIGTERM)
-        output, _ = program.communicate(timeout=LONG_ENOUGH)
+        output, _ = program.communicate(timeout=TIMEOUT_SECONDS)
         assert (program.returncode, output) == (0, "")
 
 
-def test_a_backup_is_taken_while_it_runs_and_restored_elsewhere(tmp_path: Path) -> None:
-    """What is in the way is told with code 2, what fails with 1; nothing is put over a directory that is in use."""
+def test_a_backup_is_created_online_and_restored_elsewhere(tmp_path: Path) -> None:
+    """Exit code 2 means not started, 1 failed; a directory in use is never replaced."""
     with started(tmp_path, "serve", TALLY_PORT="0", TALLY_LOG_FORMAT="json") as program:
         assert program.stderr is not None
         read_until(program.stderr, "listening")
         done = tally(tmp_path, "backup", str(tmp_path / "backup.tar"))
         assert (done.returncode, done.stderr) == (0, "")
         assert "backup.tar" in done.stdout
-        refused = tally(tmp_path, "restore", str(tmp_path / "backup.tar"))
-        assert refused.returncode == 2
-        assert "A program is running on" in refused.stderr
+        rejected = tally(tmp_path, "restore", str(tmp_path / "backup.tar"))
+        assert rejected.returncode == 2
+        assert "A program is running on" in rejected.stderr
         fresh = tally(tmp_path, "up", "--fresh", "--port", "0")
         assert fresh.returncode == 2
         assert "is in use" in fresh.stderr
@@ -138,9 +140,9 @@ def test_a_backup_is_taken_while_it_runs_and_restored_elsewhere(tmp_path: Path) 
     assert "is not a Tally backup or is damaged" in failed.stderr
 
 
-def test_a_port_in_use_is_said_to_be(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
         done = tally(tmp_path, "up", "--port", str(port))
     assert done.returncode == 2
     assert f"Port {port} on 127.0.0.1 is already in use. Choose another with" in done.stderr
@@ -148,7 +150,7 @@ def test_a_port_in_use_is_said_to_be(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_wrong_settings_are_named_and_nothing_starts(tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_and_nothing_starts(tmp_path: Path) -> None:
     done = tally(tmp_path, "up", TALLY_PORT="many", TALLY_LOG_LEVEL="loud")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
@@ -158,8 +160,8 @@ def test_wrong_settings_are_named_and_nothing_starts(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("in the way")
+def test_an_unusable_data_directory_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a directory")
     done = tally(tmp_path, "up", "--port", "0")
     assert done.returncode == 2
     assert f"the data directory {tmp_path / 'data'} cannot be made" in done.stderr
@@ -182,20 +184,23 @@ def test_settings_are_printed_with_value_and_source(tmp_path: Path) -> None:
     assert "TALLY_PROT is not a setting of Tally; did you mean TALLY_PORT?" in errors
 
 
-def test_settings_can_be_had_as_json() -> None:
+def test_settings_are_printed_as_json() -> None:
     code, output, _ = run("settings", "--json", TALLY_PORT="9000")
-    told = {row["variable"]: row for row in json.loads(output)}
+    by_variable = {row["variable"]: row for row in json.loads(output)}
     assert code == 0
-    assert set(told) == {setting.variable for setting in SETTINGS}
-    assert (told["TALLY_PORT"]["value"], told["TALLY_PORT"]["source"]) == ("9000", "environment")
+    assert set(by_variable) == {setting.variable for setting in SETTINGS}
+    assert (by_variable["TALLY_PORT"]["value"], by_variable["TALLY_PORT"]["source"]) == (
+        "9000",
+        "environment",
+    )
 
 
-def test_settings_can_be_had_as_their_page() -> None:
+def test_settings_are_printed_as_markdown() -> None:
     assert run("settings", "--markdown", TALLY_PORT="wrong") == (0, settings_markdown(), "")
 
 
-def test_a_person_at_a_terminal_gets_a_table(tmp_path: Path) -> None:
-    """On a real terminal, made for the test."""
+def test_settings_are_a_table_on_a_terminal(tmp_path: Path) -> None:
+    """The test uses a pseudo-terminal."""
     ours, theirs = os.openpty()
     program = subprocess.Popen(
         [*PROGRAM, "settings"], env=environment(tmp_path, TERM="xterm"), stdout=theirs
@@ -206,10 +211,10 @@ def test_a_person_at_a_terminal_gets_a_table(tmp_path: Path) -> None:
         while chunk := os.read(ours, 65536):
             output += chunk
     except OSError:
-        assert output  # how a terminal says that its program has ended
+        assert output  # the terminal was closed by the end of the program
     finally:
         os.close(ours)
-    assert program.wait(LONG_ENOUGH) == 0
+    assert program.wait(TIMEOUT_SECONDS) == 0
     assert "┏━" in output.decode()
     assert "TALLY_PORT" in output.decode()
 
@@ -222,7 +227,7 @@ def test_jobs_are_listed(tmp_path: Path) -> None:
     assert isinstance(json.loads(output), list)
 
 
-def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_job_is_rejected(tmp_path: Path) -> None:
     code, _, errors = run(
         "job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices"
     )
@@ -230,17 +235,17 @@ def test_a_job_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "No job nothing; available jobs:" in errors
 
 
-def test_a_backend_that_is_none_is_refused() -> None:
+def test_an_unknown_backend_is_rejected() -> None:
     code, _, errors = run("serve", "chess")
     assert code == 2
     assert "TALLY_BACKENDS must be a comma-separated list of" in errors
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert run("--version") == (0, f"{__version__}\n", "")
 
 
-def test_every_command_says_what_it_does() -> None:
+def test_every_command_has_help() -> None:
     group = typer.main.get_group(cli)
     assert {"up", "serve", "settings", "job"} <= set(group.commands)
     assert [name for name, command in group.commands.items() if not command.help] == []

@@ -1,4 +1,4 @@
-"""What is in `deploy` fits the program: the image's steps, the services beside it, and the unit of systemd."""
+"""The files in `deploy` match the program: image, compose services and systemd unit."""
 
 import configparser
 import itertools
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # it ships no types, and comes with a tool of the tests
+import yaml  # type: ignore[import-untyped]  # has no types; a dependency of a test tool
 from typer.main import get_group
 
 from tally.cli import cli
@@ -36,7 +36,7 @@ def read(name: str) -> str:
 
 
 def instructions(name: str) -> list[tuple[str, str]]:
-    """The lines of a Dockerfile, those that go on joined: instruction and arguments."""
+    """Return the instructions of a Dockerfile with their arguments."""
     joined = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", read(name), flags=re.MULTILINE))
     return [
         (line.split()[0], line.split(maxsplit=1)[1]) for line in joined.splitlines() if line.strip()
@@ -50,13 +50,13 @@ def compose() -> dict[str, Any]:
 
 
 def pins(path: Path) -> dict[str, set[str]]:
-    """Each pinned package and its hashes."""
+    """Return the hashes of each pinned package."""
     parts = re.split(r"^(?=[a-z0-9])", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     return {part.split(" ")[0]: set(re.findall(r"sha256:\w+", part)) for part in parts}
 
 
-def test_the_image_has_what_was_tested_and_no_tools_for_tests() -> None:
-    """Its lock is a part of the project's: the same versions with the same hashes."""
+def test_the_image_has_the_tested_packages_and_no_test_tools() -> None:
+    """Its lock is a subset of the project's lock, with the same versions and hashes."""
     image, project = pins(DEPLOY / "requirements.lock"), pins(ROOT / "requirements.lock")
     assert {name: hashes for name, hashes in image.items() if project.get(name) != hashes} == {}
     assert [
@@ -70,7 +70,7 @@ def test_image_has_the_console_and_no_simulators() -> None:
     assert "hpack" not in names
 
 
-def test_the_image_runs_as_nobody_special_and_says_how_it_is() -> None:
+def test_the_image_runs_unprivileged_and_has_a_health_check() -> None:
     steps = instructions("Dockerfile")
     names = [name for name, _ in steps]
     assert names.count("FROM") == 2
@@ -81,7 +81,7 @@ def test_the_image_runs_as_nobody_special_and_says_how_it_is() -> None:
     assert set(re.findall(r"\b(TALLY_\w+)=", dict(steps)["ENV"])) <= VARIABLES
 
 
-def test_the_image_copies_only_what_is_there() -> None:
+def test_the_image_copies_only_existing_files() -> None:
     for name, arguments in instructions("Dockerfile"):
         if name == "COPY" and "--from" not in arguments:
             assert [
@@ -90,7 +90,7 @@ def test_the_image_copies_only_what_is_there() -> None:
 
 
 def reachable_python() -> str:
-    """The interpreter of the image's steps; for root, one that an ordinary user can run too, as in an image."""
+    """Return the interpreter for the build; for root, one that an ordinary user can run."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     found = [os.path.realpath(sys.executable), shutil.which(name, path="/usr/local/bin:/usr/bin")]
     trial = ["-c", "import ensurepip, venv"]
@@ -105,22 +105,23 @@ def reachable_python() -> str:
                 ):
                     return python
             except PermissionError:
-                continue  # in a folder of root's alone
+                continue  # in a directory that only root can read
     return skip_or_fail(f"no {name} with venv that an ordinary user can run")
 
 
 def ordinary_user() -> dict[str, Any]:
-    """For subprocess: as whom to run, for want of the user that the image makes."""
+    """Return subprocess arguments that run a program as an unprivileged user."""
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
 def build(root: Path) -> None:
-    """Do in a plain folder what the first stage does in the root of an image; uv in pip's place, which has a cache here."""
+    """Run the first stage of the image in a directory, with uv (which has a cache) for pip."""
     first_stage = list(
         itertools.takewhile(lambda step: step[0] != "FROM", instructions("Dockerfile")[1:])
     )
     place, environment = root, root / "opt" / "tally"
-    uv = f"{Path(sys.executable).parent / 'uv'} pip install --quiet --python {environment}/bin/python"
+    program = Path(sys.executable).parent / "uv"
+    uv = f"{program} pip install --quiet --python {environment}/bin/python"
     for name, arguments in first_stage:
         if name == "WORKDIR":
             place = root / arguments.lstrip("/")
@@ -144,7 +145,7 @@ def build(root: Path) -> None:
             if done.returncode and re.search(
                 r"error sending request|Failed to fetch|dns error", done.stderr
             ):
-                skip_or_fail(f"the package registry cannot be reached: {done.stderr[-300:]}")
+                skip_or_fail(f"the package registry is unreachable: {done.stderr[-300:]}")
             assert done.returncode == 0, (line, done.stderr)
 
 
@@ -158,7 +159,7 @@ def copy(source: Path, goal: Path) -> None:
 
 @pytest.fixture
 def image() -> Iterator[Path]:
-    """A folder with all that the image has in /opt and /var/lib; anybody can get to it, which is not so with pytest's own."""
+    """Build the image's /opt and /var/lib in a directory that all users can read."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         root.chmod(0o755)
@@ -171,22 +172,28 @@ def image() -> Iterator[Path]:
 
 
 def in_image(image: Path, **variables: str) -> dict[str, Any]:
-    """For subprocess: what a process of the image sees, and nothing of this machine's variables."""
-    told = dict(part.split("=", 1) for part in dict(instructions("Dockerfile"))["ENV"].split())
-    told = {
+    """Return subprocess arguments with only the environment of the image."""
+    environment_variables = dict(
+        part.split("=", 1) for part in dict(instructions("Dockerfile"))["ENV"].split()
+    )
+    environment_variables = {
         name: re.sub(r"/(opt|var/lib)/tally", rf"{image}/\1/tally", value)
-        for name, value in told.items()
+        for name, value in environment_variables.items()
     }
-    told |= {
-        "PATH": told["PATH"].replace("$PATH", os.defpath),
+    environment_variables |= {
+        "PATH": environment_variables["PATH"].replace("$PATH", os.defpath),
         "HOME": "/nonexistent",
         "TALLY_HOST": "127.0.0.1",
     }
-    return {"env": told | variables, "cwd": image / "var/lib/tally", **ordinary_user()}
+    return {
+        "env": environment_variables | variables,
+        "cwd": image / "var/lib/tally",
+        **ordinary_user(),
+    }
 
 
 def expect_every_file(image: Path) -> None:
-    """Of the package there is all that is in the sources: pages, migrations, statues."""
+    """Check that all files of the package are installed, including migrations and models."""
     [installed] = (image / "opt/tally/lib").glob("python3*/site-packages/tally")
     ours = {
         path.relative_to(ROOT / "src" / "tally")
@@ -200,17 +207,21 @@ def expect_every_file(image: Path) -> None:
     } == set()
 
 
-def test_what_the_image_is_made_of_serves_on_its_own(image: Path) -> None:
-    """As its entry point starts it, by an ordinary user, without the sources: it is healthy, has its console whole, and stops."""
+def test_the_image_serves_without_the_sources(image: Path) -> None:
+    """Its entry point serves the console as an unprivileged user, is healthy, and stops."""
     expect_every_file(image)
     steps = dict(instructions("Dockerfile"))
-    told = in_image(image, TALLY_PORT="0")
-    program = shutil.which(json.loads(steps["ENTRYPOINT"])[0], path=told["env"]["PATH"])
+    environment_variables = in_image(image, TALLY_PORT="0")
+    program = shutil.which(
+        json.loads(steps["ENTRYPOINT"])[0], path=environment_variables["env"]["PATH"]
+    )
     assert program is not None
     demo = subprocess.run([program, "up"], **told, capture_output=True, text=True, check=False)
     assert (demo.returncode, 'needs the extra "demo"' in demo.stderr) == (2, True)
     words = [program, *json.loads(steps["CMD"]), "--console"]
-    with subprocess.Popen(words, **told, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        words, **environment_variables, stderr=subprocess.PIPE, text=True
+    ) as server:
         try:
             assert server.stderr is not None
             url = json.loads(read_until(server.stderr, '"listening"').splitlines()[-1])["data"][
@@ -229,8 +240,8 @@ def test_what_the_image_is_made_of_serves_on_its_own(image: Path) -> None:
 
 
 def expect_assets(url: str) -> set[str]:
-    """All that the console's page refers to, each of which is there."""
-    with urllib.request.urlopen(f"{url}/console/login", timeout=60) as page:  # noqa: S310  (of this machine)
+    """Return the assets of the console's page after checking that each exists."""
+    with urllib.request.urlopen(f"{url}/console/login", timeout=60) as page:  # noqa: S310  (a local URL)
         named = set(re.findall(r'"(/console/[^"\s]+\.\w+)"', page.read().decode()))
     for path in named:
         with urllib.request.urlopen(url + path, timeout=60) as asset:  # noqa: S310
@@ -238,30 +249,30 @@ def expect_assets(url: str) -> set[str]:
     return named
 
 
-def test_services_lean_only_on_each_other_and_keep_what_is_declared(
+def test_services_use_only_declared_services_and_volumes(
     compose: dict[str, Any],
 ) -> None:
     services = compose["services"]
     assert set(services) == {"tables", "tally", "dynamodb", "postgres", "redis"}
     for name, service in services.items():
         assert set(service.get("depends_on", {})) <= set(services), name
-        kept = [volume.split(":")[0] for volume in service.get("volumes", [])]
-        assert set(kept) <= set(compose["volumes"]), name
-        for leant_on, how in service.get("depends_on", {}).items():
-            assert how["condition"] != "service_healthy" or "healthcheck" in services[leant_on], (
+        volumes = [volume.split(":")[0] for volume in service.get("volumes", [])]
+        assert set(volumes) <= set(compose["volumes"]), name
+        for dependency, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_healthy" or "healthcheck" in services[dependency], (
                 name
             )
 
 
-def test_the_server_beside_them_is_locked_up_and_told_only_what_it_knows(
+def test_the_tally_service_is_hardened_and_uses_known_settings(
     compose: dict[str, Any],
 ) -> None:
     server = compose["services"]["tally"]
     assert server["read_only"] is True
     assert server["cap_drop"] == ["ALL"]
     assert server["security_opt"] == ["no-new-privileges:true"]
-    told = {name for name in server["environment"] if not name.startswith("AWS_")}
-    assert told <= VARIABLES
+    environment_variables = {name for name in server["environment"] if not name.startswith("AWS_")}
+    assert environment_variables <= VARIABLES
     commands = get_group(cli).commands
     assert server["command"][0] in commands
     assert compose["services"]["tables"]["command"][0] in commands
@@ -270,25 +281,25 @@ def test_the_server_beside_them_is_locked_up_and_told_only_what_it_knows(
     assert set(example) <= VARIABLES
 
 
-def test_the_unit_is_hardened_and_sets_what_there_is() -> None:
+def test_the_systemd_unit_is_hardened_and_uses_known_settings() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(read("tally.service"))
     service = unit["Service"]
     assert service["ExecStart"].split()[1] in get_group(cli).commands
     assert set(re.findall(r"(TALLY_\w+)=", service["Environment"])) <= VARIABLES
-    wanted = {
+    expected = {
         "DynamicUser": "yes",
         "NoNewPrivileges": "yes",
         "ProtectSystem": "strict",
         "PrivateTmp": "yes",
         "UMask": "0077",
     }
-    assert {name: service[name] for name in wanted} == wanted
+    assert {name: service[name] for name in expected} == expected
 
 
-def test_systemd_itself_understands_the_unit(tmp_path: Path) -> None:
-    """Verified with a program that is there in the place of the one that will be."""
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    """Verified with an existing program instead of Tally."""
     analyze = need_program("systemd-analyze", "systemd")
     (tmp_path / "tally.service").write_text(
         read("tally.service").replace(

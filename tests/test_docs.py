@@ -1,4 +1,4 @@
-"""The documents say what is so: dependencies, commands and links are held against the project itself."""
+"""The documentation matches the project: dependencies, commands and links."""
 
 import itertools
 import re
@@ -18,10 +18,10 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
 )
 
-# In pieces, so that this file does not name what it looks for.
+# Split, so that this file does not contain what it searches for.
 REGISTRIES = "|".join(("py" + "pi", "python" + "hosted", "npm" + "js", "deb" + "ian", "crates"))
 MACHINE_PATHS = "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me", "t" + "mp", "Us" + "ers"))
-ELSEWHERE = re.compile(rf"\b({REGISTRIES})\.(org|com|io)\b|(?<![\w.$}}~*-])/({MACHINE_PATHS})/\w")
+FORBIDDEN = re.compile(rf"\b({REGISTRIES})\.(org|com|io)\b|(?<![\w.$}}~*-])/({MACHINE_PATHS})/\w")
 
 
 def read(name: str | Path) -> str:
@@ -50,15 +50,15 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
-def test_every_dependency_is_explained_and_nothing_else() -> None:
-    """The rows of docs/dependencies.md are the dependencies of pyproject.toml, each once."""
+def test_the_dependencies_page_lists_exactly_the_dependencies() -> None:
+    """Each dependency of pyproject.toml has one row in docs/dependencies.md."""
     explained = re.findall(r"^\| `([a-z0-9-]+)` \|", read("docs/dependencies.md"), re.MULTILINE)
     assert len(explained) == len(set(explained))
     assert set(explained) == declared_dependencies()
 
 
 def test_the_lock_pins_every_dependency_with_hashes() -> None:
-    """requirements.lock has each dependency at one version, and a hash for every pin."""
+    """requirements.lock pins every dependency and has a hash for every pin."""
     pins = re.split(r"^(?=[a-z0-9])", read("requirements.lock"), flags=re.MULTILINE)[1:]
     assert declared_dependencies() <= {re.split(r"[=\[]", pin, maxsplit=1)[0] for pin in pins}
     assert [
@@ -66,8 +66,8 @@ def test_the_lock_pins_every_dependency_with_hashes() -> None:
     ] == []
 
 
-def test_the_lock_names_no_address() -> None:
-    """Whoever installs the lock gets the packages from the index they trust."""
+def test_the_lock_contains_no_urls() -> None:
+    """Packages come from the index that the user configured."""
     assert (
         re.findall(
             r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/",
@@ -78,8 +78,8 @@ def test_the_lock_names_no_address() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_every_make_command_in_the_documents_exists(page: Path) -> None:
-    """A page tells nobody to make what cannot be made."""
+def test_every_documented_make_command_exists(page: Path) -> None:
+    """Pages refer only to existing make targets."""
     commands = re.findall(
         r"^make ([a-z]+)|`make (?:[A-Z]+=\S+ )?([a-z]+)", read(page), re.MULTILINE
     )
@@ -87,7 +87,7 @@ def test_every_make_command_in_the_documents_exists(page: Path) -> None:
 
 
 def test_every_make_command_is_documented() -> None:
-    """CONTRIBUTING.md has all of them, and the README the two that a newcomer needs."""
+    """CONTRIBUTING.md lists all of them, and the README the two that a newcomer needs."""
     assert (
         set(re.findall(r"^\| `make ([a-z]+)`", read("CONTRIBUTING.md"), re.MULTILINE))
         == make_targets()
@@ -107,14 +107,14 @@ def test_automation_runs_existing_make_commands(name: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_every_link_inside_the_project_leads_somewhere(page: Path) -> None:
-    """A relative link names a file that is there."""
+def test_every_relative_link_resolves(page: Path) -> None:
+    """A relative link names an existing file."""
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", read(page))
     assert [link for link in links if not (ROOT / page.parent / link).exists()] == []
 
 
-def test_every_document_can_be_reached_from_the_readme() -> None:
-    """No page is an orphan: each is linked from a page that is linked from the README."""
+def test_every_page_is_reachable_from_the_readme() -> None:
+    """Following links from the README reaches every page."""
     found, queue = {Path("README.md")}, [Path("README.md")]
     while queue:
         page = queue.pop()
@@ -126,15 +126,15 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
     assert set(PAGES) == found
 
 
-def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
-    """The project works wherever it is cloned, with whatever index is configured there."""
+def test_no_file_contains_a_registry_host_or_a_local_path() -> None:
+    """The project works in any directory and with any package index."""
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
         for path in tracked_files()
         for number, line in enumerate(
             path.read_text(encoding="utf-8", errors="replace").splitlines(), 1
         )
-        if ELSEWHERE.search(line)
+        if FORBIDDEN.search(line)
     ]
     assert found == []
 
@@ -142,6 +142,6 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
 @pytest.mark.parametrize(
     "line", ["index at " + "py" + "pi.org", "cd /" + "wo" + "rk/main", "open('/" + "t" + "mp/x')"]
 )
-def test_a_registry_or_a_machine_path_would_be_found(line: str) -> None:
-    """The pattern of the test above does match what it is for."""
-    assert ELSEWHERE.search(line)
+def test_the_pattern_matches_registry_hosts_and_local_paths(line: str) -> None:
+    """The previous test would detect them."""
+    assert FORBIDDEN.search(line)

@@ -1,4 +1,4 @@
-"""The front door: every command of the README runs, every link leads somewhere, every setting that it names is one."""
+"""The README's commands run, its links resolve, and its settings exist."""
 
 import os
 import re
@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    """The README's code blocks in a language, in order."""
+    """Return the README's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
@@ -31,7 +31,7 @@ COMMANDS = [
 ]
 
 
-def test_there_are_commands_and_what_can_be_made_is_there() -> None:
+def test_make_commands_exist() -> None:
     made = {command.split()[1] for command in COMMANDS if command.startswith("make ")}
     assert {"up", "test"} <= made <= make_targets()
 
@@ -39,8 +39,8 @@ def test_there_are_commands_and_what_can_be_made_is_there() -> None:
 @pytest.mark.parametrize(
     "command", [command for command in COMMANDS if not command.startswith("make ")]
 )
-def test_a_command_does_what_it_is_for(tmp_path: Path, command: str) -> None:
-    """It ends well and prints something, on a data directory of its own."""
+def test_a_command_succeeds(tmp_path: Path, command: str) -> None:
+    """It exits with 0 and prints something."""
     program, *words = command.split()
     assert program == ".venv/bin/tally"
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
@@ -56,36 +56,36 @@ def test_a_command_does_what_it_is_for(tmp_path: Path, command: str) -> None:
     assert done.stdout
 
 
-def test_every_link_and_picture_leads_to_a_file_of_the_project() -> None:
+def test_every_link_and_image_resolves() -> None:
     links = re.findall(r"\]\(([^)]+)\)", README)
     assert "docs/console.png" in links
     assert [link for link in links if not (ROOT / link.split("#")[0]).is_file()] == []
 
 
-def test_the_picture_is_one_and_not_large() -> None:
+def test_the_screenshot_is_a_small_png() -> None:
     picture = (ROOT / "docs" / "console.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) < 300_000
 
 
-def test_every_setting_that_is_named_is_one() -> None:
+def test_every_mentioned_setting_exists() -> None:
     known = {setting.variable for setting in SETTINGS}
     assert {
         name for name in re.findall(r"TALLY_[A-Z_]+[A-Z]", README) if name not in known
     } == set()
 
 
-def test_every_figure_that_operators_are_told_to_watch_is_kept() -> None:
-    """The names in docs/operations.md are made somewhere in the source."""
+def test_every_metric_in_the_operations_page_exists() -> None:
+    """The names in docs/operations.md occur in the source."""
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
-    # The store's are made of a name and what is counted.
-    kept = source + " ".join(f"tally_store_operation_{word}" for word in _COUNTERS)
+    # The store builds its metric names from a prefix and a counter.
+    exported = source + " ".join(f"tally_store_operation_{word}" for word in _COUNTERS)
     named = {
         re.sub(r"_(total|count)$", "", name) for name in re.findall(r"tally_[a-z]+_[a-z_]+", page)
     }
     assert len(named) > 10
-    assert {name for name in named if name not in kept} == set()
+    assert {name for name in named if name not in exported} == set()
 
 
 def test_python_snippet_runs(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_python_snippet_runs(tmp_path: Path) -> None:
 
 
 def test_each_backend_answers_its_request(tmp_path: Path) -> None:
-    """The requests of the README succeed against `tally up`, with its addresses in their place."""
+    """The README's requests succeed against `tally up`, with its URLs substituted."""
     need_program("curl", "curl")
     [requests] = [block for block in blocks("sh") if "curl" in block]
     backends = "collect,cricket,devices,scoreboard"

@@ -1,4 +1,4 @@
-"""Settings are read once, checked together, and named when they are wrong; secrets never show."""
+"""Settings are read once, validated together and reported when invalid; secrets are masked."""
 
 import dataclasses
 from pathlib import Path
@@ -23,17 +23,18 @@ from tally.settings import (
 
 ROOT = Path(__file__).parent.parent
 KEY = "a-secret-that-is-long-enough-to-be-one"
+SECRET_LIST_ERROR = "must be comma-separated secrets of at least 32 characters each"
 
 
-def test_without_any_variable_everything_has_its_default() -> None:
+def test_without_variables_all_settings_have_defaults() -> None:
     assert read_settings({}) == Settings()
     assert read_settings({"PATH": "x", "TALLY_PORT": " "}) == Settings()
 
 
-def test_each_kind_of_setting_can_be_given() -> None:
-    given = read_settings(
+def test_each_type_of_setting_is_parsed() -> None:
+    settings = read_settings(
         {
-            "TALLY_HOST": "0.0.0.0",  # noqa: S104  (as one would in a container)
+            "TALLY_HOST": "0.0.0.0",  # noqa: S104  (as in a container)
             "TALLY_PORT": "9000",
             "TALLY_DATA_DIR": "/var/lib/tally",
             "TALLY_LOG_LEVEL": "debug",
@@ -48,8 +49,8 @@ def test_each_kind_of_setting_can_be_given() -> None:
             "TALLY_CURSOR_SECRET": KEY,
         }
     )
-    assert given == Settings(
-        host="0.0.0.0",  # noqa: S104  (as one would in a container)
+    assert settings == Settings(
+        host="0.0.0.0",  # noqa: S104  (as in a container)
         port=9000,
         data_dir=Path("/var/lib/tally"),
         log_level="debug",
@@ -66,10 +67,10 @@ def test_each_kind_of_setting_can_be_given() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.variable)
-def test_a_default_can_be_given_as_it_is_shown(setting: Setting) -> None:
-    """So that a line of the page can be copied into the environment, and changes nothing."""
-    as_shown = format_value(setting.default)
-    assert getattr(read_settings({setting.variable: as_shown}), setting.name) == setting.default
+def test_a_displayed_default_is_a_valid_value(setting: Setting) -> None:
+    """Copying a line of the page into the environment changes nothing."""
+    displayed = format_value(setting.default)
+    assert getattr(read_settings({setting.variable: displayed}), setting.name) == setting.default
 
 
 @pytest.mark.parametrize(
@@ -86,14 +87,16 @@ def test_a_default_can_be_given_as_it_is_shown(setting: Setting) -> None:
         ("TALLY_DYNAMODB_TABLE_PREFIX", "a b", "must be at most 64 letters"),
     ],
 )
-def test_a_wrong_value_is_named_with_what_is_wrong(variable: str, value: str, words: str) -> None:
+def test_an_invalid_value_is_reported_with_the_reason(
+    variable: str, value: str, words: str
+) -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings({variable: value})
     [problem] = caught.value.problems
     assert problem.startswith(f"{variable} {words}")
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_invalid_variables_are_reported_together() -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings({"TALLY_PORT": "x", "TALLY_LOG_LEVEL": "y", "TALLY_HOST": "fine"})
     assert [problem.split()[0] for problem in caught.value.problems] == [
@@ -102,7 +105,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
-def test_a_secret_that_is_too_short_is_not_repeated() -> None:
+def test_a_short_secret_is_not_repeated_in_the_error() -> None:
     with pytest.raises(
         SettingsError, match="TALLY_CURSOR_SECRET must have at least 32 characters"
     ) as caught:
@@ -118,20 +121,20 @@ def test_a_secret_that_is_too_short_is_not_repeated() -> None:
         ("TALLY_LOGLEVEL", "TALLY_LOG_LEVEL"),
     ],
 )
-def test_a_misspelt_variable_is_reported_with_what_was_meant(variable: str, meant: str) -> None:
+def test_a_misspelt_variable_is_reported_with_the_closest_name(variable: str, meant: str) -> None:
     assert unknown_variables({variable: "1"}) == [
         f"{variable} is not a setting of Tally; did you mean {meant}?"
     ]
 
 
-def test_a_variable_like_none_of_ours_is_reported_too() -> None:
+def test_an_unknown_variable_is_reported() -> None:
     assert unknown_variables({"TALLY_XYZZY_QQQ": "1"}) == [
         "TALLY_XYZZY_QQQ is not a setting of Tally"
     ]
 
 
-def test_variables_of_others_are_theirs() -> None:
-    """Ours that are set, those of the tests, and those of other programs."""
+def test_other_variables_are_ignored() -> None:
+    """Known settings, variables of the tests, and variables of other programs."""
     assert (
         unknown_variables(
             {"TALLY_PORT": "1", "TALLY_TEST_DYNAMODB_URL": "x", "TALLYHO": "1", "HOME": "x"}
@@ -141,7 +144,7 @@ def test_variables_of_others_are_theirs() -> None:
 
 
 @given(st.text(min_size=1))
-def test_a_secret_shows_itself_nowhere(value: str) -> None:
+def test_a_secret_is_not_in_any_representation(value: str) -> None:
     secret = Secret(f"<{value}>")
     assert f"<{value}>" not in f"{secret} {secret!r} {[secret]} {Settings(cursor_secret=secret)}"
     assert secret.reveal() == f"<{value}>"
@@ -154,71 +157,71 @@ def test_secrets_are_equal_by_value() -> None:
     assert Secret("a") != "a"
 
 
-def test_settings_cannot_be_changed() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().port = 1  # type: ignore[misc]
 
 
-def test_the_rows_say_where_each_value_comes_from() -> None:
+def test_rows_contain_the_source_of_each_value() -> None:
     environ = {"TALLY_PORT": "9000", "TALLY_CURSOR_SECRET": KEY}
-    told = {
+    rows = {
         row.variable: (row.value, row.source)
         for row in setting_rows(read_settings(environ), environ)
     }
-    assert told["TALLY_PORT"] == ("9000", "environment")
-    assert told["TALLY_HOST"] == ("127.0.0.1", "default")
-    assert told["TALLY_CURSOR_SECRET"] == (MASK, "environment")
-    assert told["TALLY_ACCESS_LOG"] == ("no", "default")
-    assert len(told) == len(SETTINGS)
+    assert rows["TALLY_PORT"] == ("9000", "environment")
+    assert rows["TALLY_HOST"] == ("127.0.0.1", "default")
+    assert rows["TALLY_CURSOR_SECRET"] == (MASK, "environment")
+    assert rows["TALLY_ACCESS_LOG"] == ("no", "default")
+    assert len(rows) == len(SETTINGS)
 
 
 def test_every_setting_has_help() -> None:
     assert [setting.variable for setting in SETTINGS if not setting.help.endswith(".")] == []
 
 
-def test_the_page_of_settings_is_up_to_date() -> None:
-    """Made by: tally settings --markdown > docs/settings.md."""
+def test_the_settings_page_is_up_to_date() -> None:
+    """Regenerate it with: tally settings --markdown > docs/settings.md."""
     assert (ROOT / "docs" / "settings.md").read_text() == settings_markdown()
 
 
-def test_several_secrets_and_addresses_with_passwords_are_taken_and_masked() -> None:
+def test_secret_lists_and_server_urls_are_parsed_and_masked() -> None:
     other, address = KEY.upper(), "postgresql://ana:hunter2@db/scores"
     environ = {
         "TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY}, {other}",
         "TALLY_SCOREBOARD_DATABASE_URL": address,
     }
-    given = read_settings(environ)
-    assert given.scoreboard_action_keys == (Secret(KEY), Secret(other))
-    assert given.scoreboard_database_url == Secret(address)
-    told = {row.variable: row.value for row in setting_rows(given, environ)}
-    assert (told["TALLY_SCOREBOARD_ACTION_KEYS"], told["TALLY_SCOREBOARD_DATABASE_URL"]) == (
+    settings = read_settings(environ)
+    assert settings.scoreboard_action_keys == (Secret(KEY), Secret(other))
+    assert settings.scoreboard_database_url == Secret(address)
+    rows = {row.variable: row.value for row in setting_rows(settings, environ)}
+    assert (rows["TALLY_SCOREBOARD_ACTION_KEYS"], rows["TALLY_SCOREBOARD_DATABASE_URL"]) == (
         f"{MASK},{MASK}",
         MASK,
     )
 
 
-def test_a_wrong_list_of_secrets_or_address_is_named_and_not_shown() -> None:
-    with pytest.raises(SettingsError) as refused:
+def test_an_invalid_secret_list_or_server_url_is_reported_without_its_value() -> None:
+    with pytest.raises(SettingsError) as caught:
         read_settings(
             {
                 "TALLY_SCOREBOARD_ACTION_KEYS": f"{KEY},short",
                 "TALLY_SCOREBOARD_REDIS_URL": "hunter2://x",
             }
         )
-    assert refused.value.problems == (
+    assert caught.value.problems == (
         "TALLY_SCOREBOARD_REDIS_URL must be a URL that starts with redis://",
-        "TALLY_SCOREBOARD_ACTION_KEYS must be comma-separated secrets of at least 32 characters each",
+        f"TALLY_SCOREBOARD_ACTION_KEYS {SECRET_LIST_ERROR}",
     )
 
 
-def test_the_usual_names_of_a_database_and_a_redis_are_read_where_ours_are_not_set() -> None:
+def test_database_url_and_redis_url_are_fallbacks() -> None:
     usual = {"DATABASE_URL": "postgresql://db/usual", "REDIS_URL": "redis://cache/0"}
-    given = read_settings(usual)
-    assert given.scoreboard_database_url == Secret("postgresql://db/usual")
-    assert given.scoreboard_redis_url == Secret("redis://cache/0")
+    settings = read_settings(usual)
+    assert settings.scoreboard_database_url == Secret("postgresql://db/usual")
+    assert settings.scoreboard_redis_url == Secret("redis://cache/0")
     ours = read_settings(usual | {"TALLY_SCOREBOARD_DATABASE_URL": "postgresql://db/ours"})
     assert ours.scoreboard_database_url == Secret("postgresql://db/ours")
-    sources = {row.variable: row.source for row in setting_rows(given, usual)}
+    sources = {row.variable: row.source for row in setting_rows(settings, usual)}
     assert sources["TALLY_SCOREBOARD_REDIS_URL"] == "environment"
     with pytest.raises(
         SettingsError, match=r"^DATABASE_URL must be a URL that starts with postgresql://$"

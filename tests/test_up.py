@@ -1,4 +1,4 @@
-"""`tally up`, as a person starts it: what it tells, how it goes on after a stop and a kill, and that it leaves nothing behind."""
+"""`tally up` as a user runs it: output, restarts after a stop or kill, and clean-up."""
 
 import json
 import re
@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.test_cli import LONG_ENOUGH, free_port, read_until, started, tally
+from tests.test_cli import TIMEOUT_SECONDS, free_port, read_until, started, tally
 
-PEOPLE = "devices,collect,scoreboard"
-# How many there are, and how many must have been heard of before it goes on: some boards are off
-# for a while.
+BACKENDS = "devices,collect,scoreboard"
+# Totals, and how many must have appeared before the test continues: some devices are offline at
+# times.
 BOARDS, ENOUGH_BOARDS = 40, 25
 PLAYERS, ENOUGH_PLAYERS = 20, 15
 ATHLETES = 12
@@ -29,53 +29,53 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A running `tally up`, and what it printed until it was up."""
+    """A running `tally up` and its output until it was ready."""
 
     program: "subprocess.Popen[str]"
     url: str
     data: Path
-    told: str
+    output: str
 
-    def ask(self, path: str, **headers: str) -> Any:
+    def get(self, path: str, **headers: str) -> Any:
         request = urllib.request.Request(self.url + path, headers=headers)  # noqa: S310  (an address of this machine)
-        with urllib.request.urlopen(request, timeout=LONG_ENOUGH) as answer:  # noqa: S310
-            return json.load(answer)
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+            return json.load(response)
 
     def boards(self) -> set[str]:
-        """The boards that the server has heard of."""
+        """Return the devices that the server knows."""
         token = (self.data / "devices-admin.key").read_text(encoding="utf-8").strip()
-        found = self.ask("/devices/devices?limit=100", Authorization=f"Bearer {token}")
+        found = self.get("/devices/devices?limit=100", Authorization=f"Bearer {token}")
         return {device["hardware_id"] for device in found["devices"]}
 
     def players(self) -> set[str]:
         return {
             row["user_id"]
-            for row in self.ask("/scoreboard/api/v1/leaderboard?limit=100")["data"]["leaderboard"]
+            for row in self.get("/scoreboard/api/v1/leaderboard?limit=100")["data"]["leaderboard"]
         }
 
     def athletes(self) -> set[int]:
-        """Those whom the Strava of the demo knew when it was last stopped."""
+        """Return the athletes that the simulated Strava had at its last stop."""
         world = json.loads((self.data / "demo" / "strava.json").read_bytes())
         return {athlete["id"] for athlete in world["athletes"]}
 
     def stop(self, number: signal.Signals) -> None:
-        """Ask it to stop, which it does by itself, in time, and without a word of trouble."""
+        """Stop the program; check that it ends in time without errors or leftover processes."""
         before = time.monotonic()
         self.program.send_signal(number)
-        _, errors = self.program.communicate(timeout=LONG_ENOUGH)
+        _, errors = self.program.communicate(timeout=TIMEOUT_SECONDS)
         assert (self.program.returncode, errors) == (0, "")
-        assert time.monotonic() - before < GRACE_SECONDS + LONG_ENOUGH / 2
+        assert time.monotonic() - before < GRACE_SECONDS + TIMEOUT_SECONDS / 2
         assert still_running(self.data) == []
 
 
 def still_running(data: Path) -> list[str]:
-    """The command lines that name the data directory: servers that were left behind."""
+    """Return the command lines that name the data directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = process.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended
         if str(data) in line:
             found.append(line)
     return found
@@ -85,40 +85,38 @@ def still_running(data: Path) -> list[str]:
 def demo(folder: Path, *words: str, **variables: str) -> Iterator[Demo]:
     port = free_port()
     chosen = {
-        "TALLY_BACKENDS": PEOPLE,
+        "TALLY_BACKENDS": BACKENDS,
         "TALLY_LOG_LEVEL": "error",
         "TALLY_SCOREBOARD_BOARD_LIMIT": "1000000",
         **variables,
     }
     with started(folder, "up", "--port", str(port), *words, **chosen) as program:
         assert program.stdout is not None
-        told = read_until(program.stdout, "Press Ctrl-C to stop")
-        yield Demo(program, f"http://127.0.0.1:{port}", folder / "data", told)
+        output = read_until(program.stdout, "Press Ctrl-C to stop")
+        yield Demo(program, f"http://127.0.0.1:{port}", folder / "data", output)
 
 
-def wait_for(look: Callable[[], set[Found]], count: int) -> set[Found]:
-    """Look again until so many are there: they come one by one, and tell nobody."""
-    deadline = time.monotonic() + LONG_ENOUGH
-    while len(found := look()) < count:
+def wait_for(read: Callable[[], set[Found]], count: int) -> set[Found]:
+    """Poll until `count` elements exist; they appear one by one."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while len(found := read()) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count}"
-        time.sleep(
-            0.1
-        )  # the condition is the loop's; this keeps it from taking the processor that the people need
+        time.sleep(0.1)  # leaves the CPU to the demo clients
     return found
 
 
-def expect_the_same_town(later: Demo, boards: set[str], players: set[str]) -> None:
-    """Whoever was there is there, and nobody has come twice."""
+def expect_the_same_data(later: Demo, boards: set[str], players: set[str]) -> None:
+    """Check that all earlier devices and players exist, without duplicates."""
     assert boards <= later.boards()
     assert players <= wait_for(later.players, len(players))
     assert len(later.boards()) <= BOARDS
     assert len(later.players()) <= PLAYERS
 
 
-def test_a_second_start_goes_on_where_the_first_stopped_also_after_a_kill(tmp_path: Path) -> None:
-    """The same boards, players and athletes, none twice; and each stop leaves nothing running."""
+def test_a_restart_continues_after_a_stop_and_after_a_kill(tmp_path: Path) -> None:
+    """Devices, players and athletes are the same, and no process is left behind."""
     with demo(tmp_path) as first:
-        steps = re.findall(r"^(.+): \d+\.\d s$", first.told, re.MULTILINE)
+        steps = re.findall(r"^(.+): \d+\.\d s$", first.output, re.MULTILINE)
         assert steps == [
             "Simulated external services",
             "Stores and servers for devices, collect, scoreboard",
@@ -130,7 +128,7 @@ def test_a_second_start_goes_on_where_the_first_stopped_also_after_a_kill(tmp_pa
             "devices-admin.key",
             str(first.data),
         ):
-            assert words in first.told
+            assert words in first.output
         boards, players = (
             wait_for(first.boards, ENOUGH_BOARDS),
             wait_for(first.players, ENOUGH_PLAYERS),
@@ -139,32 +137,32 @@ def test_a_second_start_goes_on_where_the_first_stopped_also_after_a_kill(tmp_pa
     athletes = first.athletes()
     assert athletes
     with demo(tmp_path) as second:
-        expect_the_same_town(second, boards, players)
+        expect_the_same_data(second, boards, players)
         second.program.kill()
         second.program.communicate()
     with demo(tmp_path) as third:
-        expect_the_same_town(third, boards, players)
+        expect_the_same_data(third, boards, players)
         third.stop(signal.SIGINT)
     assert athletes <= third.athletes()
     assert len(third.athletes()) <= ATHLETES
 
 
-def test_fresh_sets_the_old_data_aside(tmp_path: Path) -> None:
-    """Nothing is lost: what was there is in a folder beside it, with its key."""
+def test_fresh_archives_the_old_data(tmp_path: Path) -> None:
+    """The old data is in a directory next to it, with its key."""
     with demo(tmp_path, "--no-sim", "--only", "devices") as first:
         first.stop(signal.SIGTERM)
         key = (first.data / "devices-admin.key").read_text(encoding="utf-8")
     with demo(tmp_path, "--no-sim", "--only", "devices", "--fresh") as second:
-        [aside] = tmp_path.glob("data-*")
-        assert f"to {aside}." in second.told
-        assert (aside / "devices-admin.key").read_text(encoding="utf-8") == key
+        [archive] = tmp_path.glob("data-*")
+        assert f"to {archive}." in second.output
+        assert (archive / "devices-admin.key").read_text(encoding="utf-8") == key
         assert (second.data / "devices-admin.key").read_text(encoding="utf-8") != key
         second.stop(signal.SIGTERM)
 
 
-def test_without_simulators_there_is_the_server_alone(tmp_path: Path) -> None:
+def test_without_simulators_only_the_server_runs(tmp_path: Path) -> None:
     with demo(tmp_path, "--no-sim", "--only", "devices") as alone:
-        assert "simulated" not in alone.told
+        assert "simulated" not in alone.output
         assert alone.boards() == set()
         assert not (alone.data / "demo").exists()
         alone.stop(signal.SIGINT)
@@ -173,31 +171,29 @@ def test_without_simulators_there_is_the_server_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("--only", "devices,cricket"), ("--only", "devices", "--only", "cricket")]
 )
-def test_only_the_backends_that_are_named_are_started(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    """Separated by commas, or one by one; the servers of others are not even made."""
+def test_only_the_named_backends_are_started(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As a list or repeated option; servers of other backends are not created."""
     with demo(tmp_path, *words) as some:
-        checks = some.ask("/openapi.json")["paths"]
+        checks = some.get("/openapi.json")["paths"]
         assert {path.split("/")[1] for path in checks} >= {"devices", "cricket"}
         assert not {path.split("/")[1] for path in checks} & {"collect", "scoreboard"}
         assert not (some.data / "postgres").exists()
-        assert "SportMonks (simulated)" in some.told
-        assert "Strava (simulated)" not in some.told
+        assert "SportMonks (simulated)" in some.output
+        assert "Strava (simulated)" not in some.output
         some.stop(signal.SIGTERM)
 
 
-def test_for_other_machines_too_the_demo_starts_with_a_password_before_its_console(
+def test_on_a_public_address_the_console_has_a_password(
     tmp_path: Path,
 ) -> None:
-    """As in a container, where it listens on every network."""
+    """As in a container, where it listens on all interfaces."""
     with demo(tmp_path, "--host", "0.0.0.0", "--only", "collect") as shared:  # noqa: S104
-        assert "Strava (simulated)" in shared.told
+        assert "Strava (simulated)" in shared.output
         assert (shared.data / "console.key").exists()
         shared.stop(signal.SIGTERM)
 
 
-def test_a_backend_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_unknown_backend_is_reported(tmp_path: Path) -> None:
     done = tally(tmp_path, "up", "--only", "devices,chess")
     assert done.returncode == 2
     assert "TALLY_BACKENDS must be a comma-separated list of" in done.stderr

@@ -129,7 +129,7 @@ def test_the_document_has_every_route(documented: Documented) -> None:
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
     """Of its request, of its answer where that is JSON, and of every error."""
-    check_examples(documented.document.told(method, path))
+    check_examples(documented.document.raw_operation(method, path))
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
@@ -149,7 +149,7 @@ async def test_a_good_request_is_answered_as_documented(
         if good.body is not None:
             parts |= {"body": good.body, "media_type": "application/json"}
         case = document.operation(method, path).Case(**parts)
-        send = document.head_of if path.endswith("/events") else document.answer_of
+        send = document.check_stream_head if path.endswith("/events") else document.check_response
         return send(case, credentials(member))
 
     assert await asyncio.to_thread(ask) == good.status
@@ -178,7 +178,7 @@ async def test_whatever_is_asked_the_answer_is_documented(
     known = NOBODYS if is_stream else documented.known(path)
     member = documented.member if good.is_harmless or is_stream else None
     check = partial(
-        document.check_made_up,
+        document.fuzz,
         document.operation(method, path),
         mode,
         credentials(member),
@@ -209,7 +209,7 @@ async def test_without_a_session_the_answer_is_documented_too(
         page = {"X-Requested-With": "test"}
         strange = page | {"Cookie": "cc_session=x", "Authorization": "Bearer x"}
         return [
-            documented.document.answer_of(case, headers)
+            documented.document.check_response(case, headers)
             for case, headers in zip(cases, (page, strange), strict=True)
         ]
 

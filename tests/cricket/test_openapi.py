@@ -146,7 +146,7 @@ def test_the_document_has_every_route(documented: Documented) -> None:
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
     """Of its request, of its answer where that is JSON, and of every error."""
-    check_examples(documented.document.told(method, path), takes_nothing=True)
+    check_examples(documented.document.raw_operation(method, path), takes_nothing=True)
 
 
 async def test_good_requests_are_answered_as_documented(documented: Documented) -> None:
@@ -161,7 +161,7 @@ async def test_good_requests_are_answered_as_documented(documented: Documented) 
         if good.body is not None:
             parts |= {"body": documented.filled(good.body), "media_type": "application/json"}
         case = document.operation(method, path).Case(**parts)
-        return (document.head_of if good.is_stream else document.answer_of)(
+        return (document.check_stream_head if good.is_stream else document.check_response)(
             case, documented.credentials
         )
 
@@ -191,7 +191,7 @@ async def test_whatever_is_asked_the_answer_is_documented(
     document = documented.document
     known = {} if OPERATIONS[method, path].is_stream else documented.known(path)
     check = partial(
-        document.check_made_up,
+        document.fuzz,
         document.operation(method, path),
         mode,
         documented.credentials,

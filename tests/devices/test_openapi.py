@@ -91,7 +91,7 @@ def test_the_document_has_every_route(documented: Documented) -> None:
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
     """Of its request, of its answer where that is JSON, and of every error."""
-    check_examples(documented.document.told(method, path))
+    check_examples(documented.document.raw_operation(method, path))
 
 
 # Those of the specification, and the kit's for what it leaves to HTTP.
@@ -147,7 +147,7 @@ async def test_whatever_is_asked_the_answer_is_documented(
 ) -> None:
     document, good = documented.document, OPERATIONS[method, path]
     check = partial(
-        document.check_made_up,
+        document.fuzz,
         document.operation(method, path),
         mode,
         documented.credentials,
@@ -180,7 +180,7 @@ async def test_without_a_credential_the_answer_is_documented_too(
         ]
         strange = {"X-API-Key": "x", "Authorization": "Bearer x"}
         return [
-            documented.document.answer_of(case, headers)
+            documented.document.check_response(case, headers)
             for case, headers in zip(cases, ({}, strange), strict=True)
         ]
 

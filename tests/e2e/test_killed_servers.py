@@ -18,7 +18,7 @@ from tally.sim.sportmonks.simulator import SportMonksSimulator
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.e2e.server_processes import ServerProcess, start_servers
-from tests.recorded import expect_scorecards, expected_events, recorded, told_events
+from tests.recorded import event_summaries, expect_scorecards, expected_events, recorded
 
 LIVESCORES = "/api/v2.0/livescores"
 TIMEOUT_SECONDS = 90
@@ -101,7 +101,7 @@ async def test_killed_instances_lose_and_repeat_no_event(
 async def expect_all_published(store: Store, names: list[str]) -> None:
     """All events are published once and in order, and the scorecards are correct."""
     for name, state in zip(names, await wait_for_ends(store, names), strict=True):
-        assert told_events(state.published_events) == expected_events(name)
+        assert event_summaries(state.published_events) == expected_events(name)
     feeds = FeedCache(FixtureCacheRepository(store), store.clock, TTLCache(store.clock, 0, 1))
     for name in names:
         expect_scorecards(await final_feed(feeds, name), name)

@@ -22,7 +22,7 @@ from tally.kit.keyfile import read_or_create
 from tally.sim.boards.command import create_api_key
 from tally.sim.players.scoreboard_client import ScoreboardClient
 from tests.store.emulators import dynamodb_local
-from tests.test_cli import LONG_ENOUGH, PROGRAM, read_until
+from tests.test_cli import PROGRAM, TIMEOUT_SECONDS, read_until
 
 COMPOSE = Path(__file__).parent.parent.parent / "deploy" / "compose.yaml"
 
@@ -58,7 +58,7 @@ def run_server(command: list[str], variables: dict[str, str]) -> Iterator[str]:
         lines = read_until(program.stderr, '"listening"')
         yield json.loads(lines.splitlines()[-1])["data"]["url"]
         program.send_signal(signal.SIGTERM)
-        program.communicate(timeout=LONG_ENOUGH)
+        program.communicate(timeout=TIMEOUT_SECONDS)
         assert program.returncode == 0
     finally:
         program.kill()
@@ -109,7 +109,10 @@ async def test_all_backends_work_on_external_servers_and_data_survives_a_restart
         tmp_path / "data",
     )
     create_tables = partial(
-        subprocess.run, [*PROGRAM, *services["tables"]["command"]], check=True, timeout=LONG_ENOUGH
+        subprocess.run,
+        [*PROGRAM, *services["tables"]["command"]],
+        check=True,
+        timeout=TIMEOUT_SECONDS,
     )
     await asyncio.to_thread(
         create_tables, env=service_environment(services["tables"], addresses, tmp_path)

@@ -11,12 +11,12 @@ from tally.sim.sportmonks.mistakes import Mistakes, random_mistakes
 from tests.e2e.cricket_harness import CricketHarness, open_cricket_harness
 from tests.recorded import (
     NAMES,
+    count_player_events,
+    event_summaries,
     expect_scorecards,
-    expected_doings,
     expected_events,
+    expected_player_events,
     recorded,
-    told_doings,
-    told_events,
 )
 
 
@@ -44,7 +44,7 @@ async def test_a_recorded_match_yields_its_scorecards_and_events(name: str, tmp_
         await harness.sync()
         (match,) = harness.sportmonks.playbacks.values()
         await play_matches(harness, chance, chance.choice((12, 20, 40, 90)))
-        assert told_events(
+        assert event_summaries(
             (await harness.state(match.match.id)).published_events
         ) == expected_events(name)
         expect_scorecards(await harness.cached_feed(match.match.id), name)
@@ -77,7 +77,7 @@ async def test_late_and_duplicate_balls_and_outdated_responses_change_nothing(
         match.lags.extend(chance.choice((0, 0, 0, 2, 9)) for _ in range(40))
         await play_matches(harness, chance, 12)
         assert sorted(
-            told_events((await harness.state(match.match.id)).published_events)
+            event_summaries((await harness.state(match.match.id)).published_events)
         ) == sorted(expected_events(name))
         expect_scorecards(await harness.cached_feed(match.match.id), name)
 
@@ -92,7 +92,7 @@ async def test_corrected_balls_correct_events_and_scorecards(name: str, tmp_path
         match.mistakes = random_mistakes(chance, match.deliveries, 0.06)
         await play_matches(harness, chance, 12)
         published = (await harness.state(match.match.id)).published_events
-        assert expected_doings(name) - told_doings(published) == Counter()
+        assert expected_player_events(name) - count_player_events(published) == Counter()
         assert len({(event.identity, event.ball_id) for event in published}) == len(published)
         expect_scorecards(await harness.cached_feed(match.match.id), name)
 
@@ -105,7 +105,7 @@ async def test_several_matches_are_processed_concurrently(tmp_path: Path) -> Non
         await harness.sync()
         await play_matches(harness, chance, 40)
         for name in names:
-            assert told_events(
+            assert event_summaries(
                 (await harness.state(int(name))).published_events
             ) == expected_events(name)
             expect_scorecards(await harness.cached_feed(int(name)), name)

@@ -60,7 +60,10 @@ async def test_an_invalid_request_id_is_replaced(client: Client, given: str) -> 
     async with served(fine) as url:
         host, port = urlsplit(url).hostname, urlsplit(url).port
         reader, writer = await asyncio.open_connection(host, port)
-        head = f"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nX-Request-Id: {given}\r\nConnection: close\r\n\r\n"
+        head = (
+            "POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\n"
+            f"X-Request-Id: {given}\r\nConnection: close\r\n\r\n"
+        )
         writer.write(head.encode("latin-1"))
         response_text = (await reader.read()).decode("latin-1")
         writer.close()

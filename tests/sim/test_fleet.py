@@ -23,7 +23,7 @@ from tally.sim.boards.display import rows, summary
 from tally.sim.boards.fleet import BoardBehaviour, BoardFleet
 from tally.sim.fault_injection import InjectedFault
 from tests.sim.greenhouse import Greenhouse, greenhouse
-from tests.test_cli import LONG_ENOUGH, read_until, started, tally
+from tests.test_cli import TIMEOUT_SECONDS, read_until, started, tally
 
 DATA = "/devices/data"
 SOON = RetryPolicy(attempts=3, base=0.01, cap=0.05, deadline=5)
@@ -52,7 +52,7 @@ def fleet_in(house: Greenhouse, behaviour: BoardBehaviour = LIVELY, **more: obje
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LONG_ENOUGH):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not condition():  # noqa: ASYNC110 - figures tell nobody that they changed
             await asyncio.sleep(0.01)
 
@@ -112,7 +112,7 @@ async def test_a_fleet_whose_key_is_refused_says_so(house: Greenhouse) -> None:
     house.faults.clear()
     fleet = fleet_in(house, api_key=Secret("0" * 64))
     async with fleet.living(2):
-        await asyncio.wait_for(fleet.refused.wait(), LONG_ENOUGH)
+        await asyncio.wait_for(fleet.refused.wait(), TIMEOUT_SECONDS)
     assert "INVALID_API_KEY" in fleet.stats.last_error
     assert fleet.buffered == fleet.measured > 0
 
@@ -122,7 +122,7 @@ async def test_no_more_requests_than_wanted_are_sent(house: Greenhouse) -> None:
     before = len(house.faults.requests)
     fleet = fleet_in(house, most_requests=25)
     async with fleet.living(5):
-        await asyncio.wait_for(fleet.uplink.spent.wait(), LONG_ENOUGH)
+        await asyncio.wait_for(fleet.uplink.spent.wait(), TIMEOUT_SECONDS)
     assert fleet.stats.requests == 25
     # Requests that were under way when the fleet stopped may not have come that far.
     assert 20 <= len(house.faults.requests) - before <= 25
@@ -211,7 +211,7 @@ def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) ->
             while _count(url, metrics) < before + 5:
                 assert boards.poll() is None
             boards.send_signal(signal.SIGINT)
-            output, errors = boards.communicate(timeout=LONG_ENOUGH)
+            output, errors = boards.communicate(timeout=TIMEOUT_SECONDS)
         assert (boards.returncode, errors) == (0, "")
         assert "acknowledged: " in output
 

@@ -120,7 +120,7 @@ def test_the_document_has_every_route(documented: DocumentedServer) -> None:
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_every_operation_has_examples(documented: DocumentedServer, method: str, path: str) -> None:
     """Of its request, its JSON response and every error."""
-    check_examples(documented.document.told(method, path))
+    check_examples(documented.document.raw_operation(method, path))
 
 
 # The codes of the specification, and codes for errors that it only gives a status.
@@ -176,8 +176,8 @@ async def test_a_valid_request_returns_the_documented_response(
             parts |= {"body": body, "media_type": "application/json"}
         case = document.operation(method, path).Case(**parts)
         if path.endswith("/stream"):
-            return document.head_of(case, {})
-        return document.answer_of(case, documented.credentials(player))
+            return document.check_stream_head(case, {})
+        return document.check_response(case, documented.credentials(player))
 
     assert await asyncio.to_thread(send) == good.status
 
@@ -190,7 +190,7 @@ async def test_generated_requests_return_documented_responses(
 ) -> None:
     document = documented.document
     check = partial(
-        document.check_made_up,
+        document.fuzz,
         document.operation(method, path),
         mode,
         documented.credentials(),
@@ -213,7 +213,7 @@ async def test_requests_without_credentials_return_documented_responses(
         cases = [operation.Case(query=dict(good.query), **parts) for _ in range(2)]
         strange = {"X-Internal-API-Key": "x", "X-Admin-API-Key": "x", "Authorization": "Bearer x"}
         return [
-            documented.document.answer_of(case, headers)
+            documented.document.check_response(case, headers)
             for case, headers in zip(cases, ({}, strange), strict=True)
         ]
 
