@@ -211,17 +211,13 @@ def test_the_image_serves_without_the_sources(image: Path) -> None:
     """Its entry point serves the console as an unprivileged user, is healthy, and stops."""
     expect_every_file(image)
     steps = dict(instructions("Dockerfile"))
-    environment_variables = in_image(image, TALLY_PORT="0")
-    program = shutil.which(
-        json.loads(steps["ENTRYPOINT"])[0], path=environment_variables["env"]["PATH"]
-    )
+    process = in_image(image, TALLY_PORT="0")
+    program = shutil.which(json.loads(steps["ENTRYPOINT"])[0], path=process["env"]["PATH"])
     assert program is not None
-    demo = subprocess.run([program, "up"], **told, capture_output=True, text=True, check=False)
+    demo = subprocess.run([program, "up"], **process, capture_output=True, text=True, check=False)
     assert (demo.returncode, 'needs the extra "demo"' in demo.stderr) == (2, True)
     words = [program, *json.loads(steps["CMD"]), "--console"]
-    with subprocess.Popen(
-        words, **environment_variables, stderr=subprocess.PIPE, text=True
-    ) as server:
+    with subprocess.Popen(words, **process, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
             url = json.loads(read_until(server.stderr, '"listening"').splitlines()[-1])["data"][
