@@ -131,7 +131,7 @@ async def test_a_good_request_is_answered_as_documented(
         if good.body is not None:
             application |= {"body": good.body, "media_type": "application/json"}
         case = document.operation(method, path).Case(**application)
-        send = document.head_of if path.endswith("/stream") else document.answer_of
+        send = document.check_stream_head if path.endswith("/stream") else document.check_response
         return send(case, documented.credentials)
 
     assert await asyncio.to_thread(operator_request) == good.status

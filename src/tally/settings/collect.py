@@ -49,7 +49,7 @@ class CollectSettings:
         ),
     )
     collect_oidc_client_id: str = field(
-        default="", metadata=setting(TEXT, "Client id at the OIDC provider.")
+        default="", metadata=setting(TEXT, "Client ID at the OIDC provider.")
     )
     collect_oidc_client_secret: Secret | None = field(
         default=None,
@@ -69,7 +69,7 @@ class CollectSettings:
         default="https://www.strava.com", metadata=setting(URL, "Base URL of Strava.")
     )
     collect_strava_client_id: str = field(
-        default="", metadata=setting(TEXT, "Client id of the Strava application.")
+        default="", metadata=setting(TEXT, "Client ID of the Strava application.")
     )
     collect_strava_client_secret: Secret | None = field(
         default=None,

@@ -28,21 +28,21 @@ class CricketSettings:
         default=None,
         metadata=setting(
             SECRET,
-            "The admin key, sent in X-Admin-Key. If unset, the first start generates one in the"
+            "Admin key, sent in X-Admin-Key. If unset, the first start generates one in the"
             " data directory.",
         ),
     )
     cricket_issuer: str | None = field(
         default=None,
-        metadata=setting(URL, "The issuer of ID tokens, such as a Cognito user pool."),
+        metadata=setting(URL, "Issuer of ID tokens, such as a Cognito user pool."),
     )
     cricket_jwks_url: str | None = field(
         default=None,
-        metadata=setting(URL, "The JWKS URL. Default: /.well-known/jwks.json of the issuer."),
+        metadata=setting(URL, "JWKS URL. Default: /.well-known/jwks.json of the issuer."),
     )
     cricket_client_id: str = field(
         default="",
-        metadata=setting(TEXT, "The client id at the issuer: the audience of ID tokens."),
+        metadata=setting(TEXT, "Client ID at the issuer: the audience of ID tokens."),
     )
     cricket_devices_per_user: str = field(
         default="many",
@@ -53,12 +53,12 @@ class CricketSettings:
     )
     cricket_sportmonks_url: str = field(
         default="https://cricket.sportmonks.com/api/v2.0",
-        metadata=setting(URL, "The base URL of the SportMonks cricket API."),
+        metadata=setting(URL, "Base URL of the SportMonks cricket API."),
     )
     cricket_sportmonks_token: Secret | None = field(
         default=None,
         metadata=setting(
-            EXTERNAL_SECRET, "The SportMonks API token. If unset, no scores are polled."
+            EXTERNAL_SECRET, "SportMonks API token. If not set, no scores are polled."
         ),
     )
     cricket_sportmonks_timeout: int = field(
@@ -79,7 +79,7 @@ class CricketSettings:
         default="1",
         metadata=setting(
             TEXT,
-            "Comma-separated SportMonks ids of leagues that are polled ball by ball.",
+            "Comma-separated SportMonks IDs of leagues that are polled ball by ball.",
         ),
     )
     cricket_poll_ms: int = field(
@@ -99,7 +99,7 @@ class CricketSettings:
         default="https://api.push.apple.com",
         metadata=setting(
             URL,
-            "The APNs URL; https://api.sandbox.push.apple.com for development builds.",
+            "APNs URL; https://api.sandbox.push.apple.com for development builds.",
         ),
     )
     cricket_apns_channels: bool = field(
@@ -114,25 +114,23 @@ class CricketSettings:
         default="https://api-manage-broadcast.push.apple.com:2196",
         metadata=setting(
             URL,
-            "The APNs URL for channel management;"
+            "APNs URL for channel management;"
             " https://api-manage-broadcast.sandbox.push.apple.com:2195 for the sandbox.",
         ),
     )
     cricket_apns_bundle_id: str = field(
         default="",
-        metadata=setting(TEXT, "The bundle id of the app, from which APNs topics are derived."),
+        metadata=setting(TEXT, "Bundle ID of the app, from which APNs topics are derived."),
     )
     cricket_apns_team_id: str = field(
-        default="", metadata=setting(TEXT, "The Apple team id of the APNs key.")
+        default="", metadata=setting(TEXT, "Apple team ID of the APNs key.")
     )
-    cricket_apns_key_id: str = field(
-        default="", metadata=setting(TEXT, "The key id of the APNs key.")
-    )
+    cricket_apns_key_id: str = field(default="", metadata=setting(TEXT, "Key ID of the APNs key."))
     cricket_apns_key: Secret | None = field(
         default=None,
         metadata=setting(
             EXTERNAL_SECRET,
-            "The APNs signing key: the path or the content of its .p8 file. If unset, no push is"
+            "APNs signing key: the path or the content of its .p8 file. If not set, no push is"
             " sent.",
         ),
     )
@@ -140,7 +138,7 @@ class CricketSettings:
         default=None,
         metadata=setting(
             PATH,
-            "An additional CA certificate to trust for APNs, such as that of the simulator.",
+            "Additional CA certificate to trust for APNs, such as that of the simulator.",
         ),
     )
     cricket_apns_connections: int = field(

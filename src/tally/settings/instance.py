@@ -77,7 +77,7 @@ class InstanceSettings:
         default=None,
         metadata=setting(
             SECRET,
-            "Password of the console. If not set, Tally generates one in the data directory;"
+            "Password of the console. Default: generated in the data directory at first start;"
             " tally up on a loopback address needs none.",
         ),
     )
@@ -85,7 +85,7 @@ class InstanceSettings:
         default="sqlite",
         metadata=setting(
             choice("sqlite", "dynamodb"),
-            "Where tables are stored: sqlite is the data directory.",
+            "Where tables are stored: sqlite in the data directory, or dynamodb.",
         ),
     )
     store_writer_process_rate: int = field(
@@ -97,7 +97,7 @@ class InstanceSettings:
     )
     dynamodb_endpoint: str | None = field(
         default=None,
-        metadata=setting(URL, "URL of a DynamoDB-compatible service; AWS if not set."),
+        metadata=setting(URL, "URL of a DynamoDB-compatible service. Default: AWS."),
     )
     dynamodb_region: str = field(
         default="us-east-1", metadata=setting(TEXT, "AWS region of the tables.")
@@ -113,7 +113,7 @@ class InstanceSettings:
         default=None,
         metadata=setting(
             SECRET,
-            "Signs pagination cursors. If not set, Tally generates one in the data directory;"
+            "Signs pagination cursors. Default: generated in the data directory at first start;"
             " instances with separate data directories must share it.",
         ),
     )
