@@ -28,7 +28,7 @@ class CricketSettings:
         default=None,
         metadata=setting(
             SECRET,
-            "Admin key, sent in X-Admin-Key. If unset, the first start generates one in the"
+            "Admin key, sent in X-Admin-Key. Default: generated at first start, in the"
             " data directory.",
         ),
     )

@@ -77,7 +77,7 @@ class InstanceSettings:
         default=None,
         metadata=setting(
             SECRET,
-            "Password of the console. Default: generated in the data directory at first start;"
+            "Password of the console. Default: generated at first start, in the data directory;"
             " tally up on a loopback address needs none.",
         ),
     )
@@ -92,7 +92,7 @@ class InstanceSettings:
         default=3_000,
         metadata=setting(
             integer(0, 10**9),
-            "Start the writer process above this rate of bulk transactions per second; 0 disables it.",
+            "Start the writer process above this bulk write rate (transactions/s); 0 disables it.",
         ),
     )
     dynamodb_endpoint: str | None = field(
@@ -113,7 +113,7 @@ class InstanceSettings:
         default=None,
         metadata=setting(
             SECRET,
-            "Signs pagination cursors. Default: generated in the data directory at first start;"
+            "Signs pagination cursors. Default: generated at first start, in the data directory;"
             " instances with separate data directories must share it.",
         ),
     )

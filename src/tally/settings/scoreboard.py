@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 from tally.settings.types import SECRET, SECRETS, Secret, integer, server_url, setting
 
-_GENERATED = " Default: generated in the data directory at first start."
+_GENERATED = " Default: generated at first start, in the data directory."
 _KEYS = (
     ", comma-separated, newest first: the first key signs, all verify."
-    " Default: one key, generated in the data directory at first start."
+    " Default: one key, generated at first start, in the data directory."
 )
 
 
