@@ -22,7 +22,7 @@ from bench.push import pushes
 from bench.rounds import Line
 from bench.scoreboard import scoreboard
 from bench.startup import startup
-from bench.store import beside_dynamodb_local, beside_raw, growth
+from bench.store import compare_with_dynamodb_local, compare_with_raw, measure_growth
 
 _COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met")
 
@@ -68,8 +68,8 @@ def main(
     console = Console()
     started = time.monotonic()
     parts = {
-        "raw": beside_raw(rounds),
-        "growth": growth(rounds, items),
+        "raw": compare_with_raw(rounds),
+        "growth": measure_growth(rounds, items),
         "devices": ingestion(seconds),
         "history": histories(rounds, history),
         "collect": events(seconds),
@@ -102,7 +102,7 @@ async def _collect(
     console: Console, only: str, rounds: int, parts: dict[str, AsyncIterator[Line]]
 ) -> list[Line]:
     if shutil.which("java") and shutil.which("npm"):
-        parts["dynamodb"] = beside_dynamodb_local(rounds)
+        parts["dynamodb"] = compare_with_dynamodb_local(rounds)
     else:
         console.print("Skipped DynamoDB Local: it needs Java and npm.")
     lines: list[Line] = []

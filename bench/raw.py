@@ -1,7 +1,7 @@
-"""The raw limit: the same statements on the same file with nothing around them but the item's encoding."""
+"""The same SQL statements on the same file, without the engine: the lower limit of its cost."""
 
 import time
-from itertools import count
+from itertools import count as counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,18 +13,21 @@ from tally.store.sqlite.files import connect
 from tally.store.sqlite.layout import compile_layout
 
 READINGS = Table("bench-readings", S("board"), S("at"))
-PER_BOARD = 10
-_SIZE = 260
-_fresh = count()
+READINGS_PER_BOARD = 10
+_ITEM_BYTES = 260
+_sequence = counter()
 
 
 def make_item(board: str, at: str) -> dict[str, Any]:
-    """An item like a board's reading, never twice the same: SQLite writes nothing for a row that does not change."""
+    """Create an item like a board's reading.
+
+    Each differs, because SQLite writes nothing for an unchanged row.
+    """
     return {
         "board": board,
         "at": at,
         "boot": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
-        "sequence": next(_fresh),
+        "sequence": next(_sequence),
         "received": time.time_ns(),
         "firmware": "1.0.16",
         "sensors": {"humidity": 45, "moisture": 62, "pressure": 1013},
@@ -34,12 +37,12 @@ def make_item(board: str, at: str) -> dict[str, Any]:
 
 
 def board_name(number: int) -> str:
-    """The partition key of a board."""
+    """Return the partition key of a board."""
     return f"board-{number:07}"
 
 
 class Raw:
-    """A connection with the engine's settings that does by hand what the engine does, on the engine's own tables."""
+    """Executes the engine's statements by hand, with its settings, on its tables."""
 
     def __init__(self, path: Path, boards: int, seed: int = 1) -> None:
         self._connection = connect(path)
@@ -54,19 +57,19 @@ class Raw:
         self._checkpoint.close()
 
     def key(self) -> tuple[str, str]:
-        """A key that is there."""
+        """Return a random existing key."""
         return board_name(
             self._random.randrange(self._boards)
-        ), f"{self._random.randrange(PER_BOARD):03}"
+        ), f"{self._random.randrange(READINGS_PER_BOARD):03}"
 
     def fill(self) -> None:
-        """All boards with their readings, in large transactions."""
+        """Insert all boards with their readings in large transactions."""
         for first in range(0, self._boards, 5_000):
             last = min(first + 5_000, self._boards)
             keys = (
                 (board_name(board), f"{at:03}")
                 for board in range(first, last)
-                for at in range(PER_BOARD)
+                for at in range(READINGS_PER_BOARD)
             )
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(self._layout.upsert, (self._row(*key) for key in keys))
@@ -74,7 +77,7 @@ class Raw:
             self._checkpoint.restart_if_long(self._connection)
 
     async def puts(self, groups: int, size: int) -> int:
-        """Durable upserts, so many to a transaction."""
+        """Run durable upserts, `size` per transaction."""
         for _ in range(groups):
             self._connection.execute("BEGIN IMMEDIATE")
             for _ in range(size):
@@ -83,29 +86,29 @@ class Raw:
             self._checkpoint.restart_if_long(self._connection)
         return groups * size
 
-    async def gets(self, times: int) -> int:
-        """Point reads, decoded."""
-        for _ in range(times):
+    async def gets(self, count: int) -> int:
+        """Run point reads and decode the items."""
+        for _ in range(count):
             board, at = self.key()
             rows: list[Any] = self._connection.execute(
                 self._layout.select, (board.encode(), at.encode())
             ).fetchall()
             unpack(rows[0][0])
-        return times
+        return count
 
-    async def queries(self, times: int) -> int:
-        """Ranges of ten, decoded."""
+    async def queries(self, count: int) -> int:
+        """Run range reads of ten items and decode them."""
         statement = f"SELECT item FROM {self._layout.rows} WHERE pk = ? ORDER BY sk LIMIT ?"
-        for _ in range(times):
+        for _ in range(count):
             rows: list[Any] = self._connection.execute(
-                statement, (self.key()[0].encode(), PER_BOARD)
+                statement, (self.key()[0].encode(), READINGS_PER_BOARD)
             ).fetchall()
             for (packed,) in rows:
                 unpack(packed)
-        return times
+        return count
 
     async def updates(self, groups: int, size: int) -> int:
-        """Read, change, write back, so many to a transaction."""
+        """Read, change and write back items, `size` per transaction."""
         for _ in range(groups):
             self._connection.execute("BEGIN IMMEDIATE")
             for _ in range(size):
@@ -114,10 +117,10 @@ class Raw:
                 found: list[Any] = self._connection.execute(self._layout.select, row).fetchall()
                 item = unpack(found[0][0])
                 item["sequence"] += 1
-                self._connection.execute(self._layout.upsert, (*row, pack(item), _SIZE, None))
+                self._connection.execute(self._layout.upsert, (*row, pack(item), _ITEM_BYTES, None))
             self._connection.execute("COMMIT")
             self._checkpoint.restart_if_long(self._connection)
         return groups * size
 
     def _row(self, board: str, at: str) -> tuple[bytes, bytes, bytes, int, None]:
-        return board.encode(), at.encode(), pack(make_item(board, at)), _SIZE, None
+        return board.encode(), at.encode(), pack(make_item(board, at)), _ITEM_BYTES, None

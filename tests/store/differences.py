@@ -1,10 +1,8 @@
-"""Where an emulator is not as today's DynamoDB, and cannot be made so.
+"""Known differences of the emulators from the current DynamoDB service.
 
-`docs/differences.md` has one row for each of these.
-
-A test that meets a difference must fail there, so that a difference which has been mended is
-noticed as well. Where `features.py` can ask for it, the answer decides, on any service; otherwise
-the name of the engine does.
+`docs/differences.md` has one row for each. A test that meets a difference must fail, so that a fixed
+difference is noticed too. `features.py` probes a service for some differences; the others depend on
+the name of the engine.
 """
 
 from collections.abc import Mapping
@@ -13,26 +11,26 @@ from dataclasses import dataclass
 from tests.store.features import Features
 
 LOCAL, MINISTACK = "local", "ministack"
-OLD_JAR = "The jar is of 2020."
+OLD_JAR = "The jar dates from 2020."
 NOT_MODELLED = "Not modelled by this emulator."
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is different, on which engines of `conftest.py`, and which tests fail for it: all their cases or some."""
+    """A difference, the engines of `conftest.py` that have it, and the tests or cases that fail for it."""
 
     engines: tuple[str, ...]
-    what: str
-    why: str
+    description: str
+    reason: str
     tests: Mapping[str, tuple[str, ...]]
     feature: str | None = None
 
-    def met(self, engine: str, able: Features) -> bool:
+    def applies_to(self, engine: str, features: Features) -> bool:
         """Whether the engine has this difference."""
         if self.feature is None:
             return engine in self.engines
-        found = getattr(able, self.feature)
-        return found < 100 if self.feature == "transaction_limit" else not found
+        value = getattr(features, self.feature)
+        return value < 100 if self.feature == "transaction_limit" else not value
 
 
 ALL: tuple[str, ...] = ()
@@ -40,22 +38,22 @@ ALL: tuple[str, ...] = ()
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         (LOCAL,),
-        "An empty string or binary is refused as a value.",
-        f"{OLD_JAR} The service takes them since that year.",
+        "Empty strings and binaries are rejected as values.",
+        f"{OLD_JAR} The service has accepted them since that year.",
         {"test_an_empty_string_or_binary_is_a_value_where_it_is_no_key": ALL},
         feature="empty_strings",
     ),
     Difference(
         (LOCAL,),
-        "A transaction holds at most 10 items.",
+        "A transaction may have at most 10 items.",
         f"{OLD_JAR} The service raised the limit to 25 and then to 100.",
         {"test_100_writes_are_one_transaction": ALL},
         feature="transaction_limit",
     ),
     Difference(
         (LOCAL,),
-        "A failed condition of a single write does not carry the item.",
-        f"{OLD_JAR} The service can tell since 2023.",
+        "A failed condition of a single write does not return the item.",
+        f"{OLD_JAR} The service has returned it since 2023.",
         {
             "test_a_failed_condition_of_a_put_carries_the_item_that_stood_there": ALL,
             "test_a_failed_condition_of_an_update_carries_the_item_that_stood_there": ALL,
@@ -65,34 +63,34 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (LOCAL, MINISTACK),
-        "UPDATED_OLD and UPDATED_NEW return whole attributes, not only the nested parts that changed.",
-        "A shortcut of both.",
+        "UPDATED_OLD and UPDATED_NEW return whole attributes, not only the changed nested parts.",
+        "A simplification in both.",
         {"test_an_update_returns_only_the_parts_it_touched": ALL},
         feature="nested_updated_values",
     ),
     Difference(
         (LOCAL, MINISTACK),
-        "An update that does not fit its item is not a reason of a cancelled transaction.",
-        "Local raises the error as that of the whole request; ministack applies the rest.",
+        "An update that is invalid for its item is not a cancellation reason of a transaction.",
+        "Local fails the whole request; ministack applies the other writes.",
         {"test_an_update_that_does_not_fit_its_item_cancels_with_a_reason": ALL},
         feature="reasons_for_invalid_updates",
     ),
     Difference(
         (LOCAL, MINISTACK),
-        "An update that only takes away makes an item of its key where there was none; the service makes nothing.",
-        "A shortcut of both.",
+        "An update that only removes creates a missing item; the service does not.",
+        "A simplification in both.",
         {"test_an_update_that_only_takes_away_makes_no_item": ALL},
     ),
     Difference(
         (LOCAL,),
-        "An update may give an attribute of an index a type, a length or an emptiness that the index's key cannot have.",
-        "Local checks index keys of puts only.",
+        "An update may set an index key to an invalid type, an invalid length or an empty value.",
+        "Local validates index keys of puts only.",
         {"test_an_update_that_makes_a_bad_index_key_is_refused": ALL},
     ),
     Difference(
         (LOCAL,),
-        "IN takes 99 options, not 100.",
-        "Local counts the operand on its left as well.",
+        "IN accepts 99 options, not 100.",
+        "Local counts the left operand too.",
         {
             "test_a_write_happens_if_its_condition_holds_and_only_then": ("in 100 options",),
             "test_a_filter_lets_through_what_its_condition_holds_of": ("in 100 options",),
@@ -100,31 +98,31 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (LOCAL,),
-        "begins_with on a binary sort key of bytes 0xFF finds keys of 0xFE as well.",
-        "An error in the jar's upper bound.",
+        "begins_with on a binary sort key with the prefix 0xFF also matches keys of 0xFE.",
+        "A bug in the jar's upper bound.",
         {"test_begins_with_finds_binaries_even_of_the_highest_bytes": ALL},
     ),
     Difference(
         (LOCAL,),
-        "begins_with on a string sort key of an index takes small and capital letters for one.",
-        "The jar's own SQLite does.",
+        "begins_with on a string sort key of an index ignores case.",
+        "The jar's SQLite ignores case.",
         {"test_begins_with_in_an_index_tells_small_letters_from_capitals": ALL},
     ),
     Difference(
         (LOCAL,),
-        "A write costs a global index that the item had half a key of before, and the other half after.",
-        "An error in the jar.",
+        "A write is billed for a global index if the item had one half of its key before and the other half after.",
+        "A bug in the jar.",
         {"test_an_index_that_never_had_the_whole_key_costs_nothing": ALL},
     ),
     Difference(
         (LOCAL,),
-        "A query without a result costs nothing; the service bills the least that a read can cost.",
+        "A query without a result costs nothing; the service bills the minimum of a read.",
         OLD_JAR,
         {"test_an_empty_query_costs_the_least": ALL},
     ),
     Difference(
         (LOCAL,),
-        "A transaction is billed at more than twice its writes, and one that is sent again under its token as writes.",
+        "A transaction costs more than twice its writes, and a repeated token is billed as writes.",
         OLD_JAR,
         {
             "test_a_transaction_costs_twice": ALL,
@@ -133,19 +131,19 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (LOCAL, MINISTACK),
-        "What a filter leaves out does not count towards the 1 MB of a page.",
-        "A shortcut of both.",
+        "Items that a filter removes do not count towards the 1 MB of a page.",
+        "A simplification in both.",
         {"test_the_1_mb_count_what_is_read_and_not_what_is_shown": ALL},
     ),
     Difference(
         (LOCAL, MINISTACK),
-        "The filter of an index scan sees attributes that the index does not carry.",
-        "Both filter the items of the table.",
+        "The filter of an index scan sees attributes that the index does not project.",
+        "Both filter the table's items.",
         {"test_a_scan_of_an_index_takes_what_it_does_not_carry_for_missing": ALL},
     ),
     Difference(
         (MINISTACK,),
-        "Capacity does not grow with the size of what is read or written, and every index counts for every write.",
+        "Capacity does not depend on item sizes, and every index counts for every write.",
         NOT_MODELLED,
         {
             "test_a_read_costs_a_unit_for_each_4_kb_and_half_if_eventual": (
@@ -170,7 +168,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "Pages do not end at 1 MB, and a batch of reads not at 16 MB.",
+        "Pages are not limited to 1 MB, nor batch reads to 16 MB.",
         NOT_MODELLED,
         {
             "test_a_page_ends_at_1_mb": ALL,
@@ -179,13 +177,13 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "A number is measured by how it is spelt, so an item full of numbers may be refused before it has 400 KB.",
-        "It keeps numbers as text.",
+        "A number counts with the length of its text, so an item with many numbers may be rejected below 400 KB.",
+        "It stores numbers as text.",
         {"test_an_item_of_400_kb_fits_and_one_byte_more_does_not": ("numbers",)},
     ),
     Difference(
         (MINISTACK,),
-        "Sums are rounded to 28 digits, and one of more than 38 is not refused.",
+        "Sums are rounded to 28 digits, and sums of more than 38 digits are accepted.",
         "It adds with Python's default precision.",
         {
             "test_an_update_changes_what_it_names": ("plus to 38 digits",),
@@ -197,8 +195,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "What is set past the end of a list leaves a gap of nulls, and several removals shift each other.",
-        "It changes a list step by step.",
+        "A value set past the end of a list leaves null elements, and several removals affect each other's positions.",
+        "It applies list changes one by one.",
         {
             "test_an_update_changes_what_it_names": (
                 "set past the end appends",
@@ -211,7 +209,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "An update along a path that leads nowhere, or with an operand of the wrong type, is passed over in places.",
+        "Some updates with an invalid path or an operand of the wrong type are ignored.",
         NOT_MODELLED,
         {
             "test_an_update_that_the_item_does_not_allow_is_refused_and_changes_nothing": (
@@ -230,8 +228,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "A right side of an update cannot read a key attribute.",
-        "It takes the key's name anywhere for an attempt to change it.",
+        "The right side of an update cannot read a key attribute.",
+        "It treats any use of the key's name as an attempt to change it.",
         {
             "test_a_right_side_may_read_the_key": ALL,
             "test_a_right_side_may_read_the_key_of_an_item_in_the_making": ALL,
@@ -239,7 +237,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "Some conditions on missing fields, binaries, sizes and prefixes of another type are judged otherwise.",
+        "Some conditions on missing fields, binaries, sizes and prefixes of another type evaluate differently.",
         NOT_MODELLED,
         dict.fromkeys(
             (
@@ -257,35 +255,39 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "An update may give an index key too many bytes, and an empty one is refused as a bad request in general.",
+        "An update may make an index key too long; an empty index key causes a generic validation error.",
         NOT_MODELLED,
         {"test_an_update_that_makes_a_bad_index_key_is_refused": ("empty", "too long")},
     ),
     Difference(
         (MINISTACK,),
-        "An update that makes an item too large does not cancel a transaction.",
+        "An update that makes an item too large does not cancel the transaction.",
         NOT_MODELLED,
         {"test_an_update_that_makes_its_item_too_large_cancels_with_a_reason": ALL},
     ),
     Difference(
         (MINISTACK,),
-        "A local index does not fetch attributes that it does not carry.",
+        "A local index does not fetch attributes that it does not project.",
         NOT_MODELLED,
         {"test_a_local_index_fetches_what_it_does_not_carry": ALL},
     ),
     Difference(
         (MINISTACK,),
-        "The page key of an index scan lacks the key of the index.",
-        "It pages through the table.",
+        "The page key of an index scan lacks the index key.",
+        "It pages through the table instead.",
         {"test_a_scan_of_an_index_finds_only_what_is_in_it": ALL},
     ),
 )
 
 
-def expected_to_fail(test: str, case: str, engine: str, able: Features) -> str | None:
-    """Why this case of this test must fail on this engine, or None if it must pass."""
+def expected_to_fail(test: str, case: str, engine: str, features: Features) -> str | None:
+    """Return why this case must fail on this engine, or None if it must pass."""
     for difference in DIFFERENCES:
         cases = difference.tests.get(test)
-        if cases is not None and (not cases or case in cases) and difference.met(engine, able):
-            return difference.what
+        if (
+            cases is not None
+            and (not cases or case in cases)
+            and difference.applies_to(engine, features)
+        ):
+            return difference.description
     return None

@@ -19,9 +19,9 @@ This package is the public API: a program needs no other import.
         await engine.ensure_table(USERS)
         await Users(Store(engine)).create("u1", "Ann")
 
-Modules: `schema.py` declares tables, `expressions.py` builds conditions and updates, `api.py` defines
-the operations and the engine interface, `access.py` turns a repository method into an access
-pattern that the store enforces.
+Modules: `schema.py` declares tables, `expressions.py` builds conditions and updates, `api.py`
+defines the operations and the engine interface, `access.py` turns a repository method into an
+access pattern that the store enforces.
 """
 
 from tally.store.access import (

@@ -69,8 +69,8 @@ R = TypeVar("R")
 class Invocation:
     """One call of a pattern's method.
 
-    The store sees it while the body runs, also in tasks that the body starts. The store sets `meter`
-    on the first operation, so a call that a cache answers is not counted.
+    The store sees it while the body runs, also in tasks that the body starts. The store sets
+    `meter` on the first operation, so a call that a cache answers is not counted.
     """
 
     __slots__ = (

@@ -150,8 +150,8 @@ class _LazySequence(Sequence[T]):
 class ColumnarItems(_LazySequence[Item]):
     """Items with the same attributes, given as one sequence of values per attribute.
 
-    An engine can validate and encode a whole column at once; row-wise items would have to be split into
-    columns first.
+    An engine can validate and encode a whole column at once; row-wise items would have to be split
+    into columns first.
     """
 
     def __init__(self, values: Mapping[str, Sequence[Any]]) -> None:
@@ -183,7 +183,8 @@ class BatchPut(Struct, frozen=True):
 class TransactionBatch(_LazySequence[Transaction]):
     """Transactions of the same shape: transaction *n* puts item *n* of each `BatchPut`.
 
-    The shape is given once, so an engine can write table by table without analysing each transaction.
+    The shape is given once, so an engine can write table by table without analysing each
+    transaction.
     """
 
     def __init__(self, *puts: BatchPut) -> None:
@@ -251,7 +252,10 @@ class WriteResult(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """Items in order, the number of items read before the filter, and the key of the next page or None."""
+    """Items in order.
+
+    `scanned` counts the items read before the filter; `next` is the key of the next page, or None.
+    """
 
     items: list[Item]
     next: Item | None

@@ -1,4 +1,4 @@
-"""Splits work into chunks that fit one request, runs them concurrently, and resends unprocessed work.
+"""Splits work into chunks, runs them concurrently, and resends what a request left unprocessed.
 
 A batch request may leave work unprocessed when the service is busy or the response would be too
 large. `send_until_complete` sends the rest again, with exponential back-off and full jitter while

@@ -149,7 +149,8 @@ def _duplicate_names(catalogue: Catalogue, backend: str) -> list[str]:
         other = first.setdefault(entry.pattern.name, entry)
         if other is not entry:
             problems.append(
-                f"{backend}: {other.qualified_name} and {entry.qualified_name} share the name {entry.pattern.name!r}"
+                f"{backend}: {other.qualified_name} and {entry.qualified_name} share the name"
+                f" {entry.pattern.name!r}"
             )
     return problems
 
@@ -167,7 +168,8 @@ def _foreign_tables(repository: type) -> list[str]:
                 )
             elif not pattern.reads_only:
                 problems.append(
-                    f"{qualified_name} writes to table {name}, which {repository.__name__} may only read"
+                    f"{qualified_name} writes to table {name}, which {repository.__name__} may"
+                    " only read"
                 )
     return problems
 
@@ -175,7 +177,8 @@ def _foreign_tables(repository: type) -> list[str]:
 def _undeclared_methods(repository: type) -> list[str]:
     methods = inspect.getmembers_static(repository, inspect.isfunction)
     return [
-        f"{repository.__name__}.{name} is public but not an access pattern: add @access or a leading underscore"
+        f"{repository.__name__}.{name} is public but not an access pattern: add @access or a"
+        " leading underscore"
         for name, method in methods
         if not name.startswith("_") and access_pattern(method) is None
     ]

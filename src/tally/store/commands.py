@@ -235,7 +235,10 @@ def _may_be_locked(change: SchemaChange, dropped: Sequence[str]) -> bool:
 
 
 def _exit_code(changes: Sequence[SchemaChange]) -> int:
-    """The code of the worst change; a lock that differs only in its text counts as a safe change."""
+    """The code of the worst change.
+
+    A lock that differs only in its text counts as a safe change.
+    """
     return EXIT_CODES[max((change.impact for change in changes), default=ChangeImpact.SAFE)]
 
 

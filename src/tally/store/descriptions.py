@@ -25,7 +25,10 @@ def create_request(table: Table, name: str) -> dict[str, Any]:
 
 
 def next_change(table: Table, current: Table, name: str) -> dict[str, Any] | None:
-    """Build the UpdateTable request for the next index to delete or create; None if there is none."""
+    """Build the UpdateTable request for the next index to delete or create.
+
+    None if there is none.
+    """
     for index in current.by_name.values():
         if not index.local and not _same(index, table.by_name.get(index.name)):
             return {

@@ -1,7 +1,8 @@
 """Translates expression trees and values to DynamoDB's format, and values back to Python.
 
 All expressions of a request share one `Placeholders`: attribute names become `#n0`, `#n1`, … and
-values `:v0`, `:v1`, …. No name can clash with a reserved word, and no value can alter an expression.
+values `:v0`, `:v1`, …. No name can clash with a reserved word, and no value can alter an
+expression.
 
     placeholders = Placeholders()
     placeholders.condition(not_exists("lockKey") | (F("expiresAt") < 9))
@@ -172,15 +173,18 @@ _ENCODERS: dict[type, Callable[[Placeholders, Any], str]] = {
         f"{placeholders.operand(node.left)} {node.operator} {placeholders.operand(node.right)}"
     ),
     Between: lambda placeholders, node: (
-        f"{placeholders.operand(node.value)} BETWEEN {placeholders.operand(node.low)} AND {placeholders.operand(node.high)}"
+        f"{placeholders.operand(node.value)} BETWEEN {placeholders.operand(node.low)} AND"
+        f" {placeholders.operand(node.high)}"
     ),
     In: lambda placeholders, node: (
-        f"{placeholders.operand(node.value)} IN ({', '.join(placeholders.operand(option) for option in node.options)})"
+        f"{placeholders.operand(node.value)} IN"
+        f" ({', '.join(placeholders.operand(option) for option in node.options)})"
     ),
     Exists: lambda placeholders, node: f"attribute_exists({placeholders.path(node.path)})",
     Absent: lambda placeholders, node: f"attribute_not_exists({placeholders.path(node.path)})",
     TypeIs: lambda placeholders, node: (
-        f"attribute_type({placeholders.path(node.path)}, {placeholders.operand(Literal(node.type))})"
+        f"attribute_type({placeholders.path(node.path)},"
+        f" {placeholders.operand(Literal(node.type))})"
     ),
     BeginsWith: lambda placeholders, node: (
         f"begins_with({placeholders.path(node.path)}, {placeholders.operand(node.prefix)})"
@@ -223,7 +227,10 @@ def _set_to_wire(value: set[Any] | frozenset[Any]) -> WireValue:
 
 
 def _decimal_to_wire(value: Decimal) -> WireValue:
-    """Encode each number in one canonical form: not every service treats 1.0 and 1 as the same key."""
+    """Encode each number in one canonical form.
+
+    Not every service treats 1.0 and 1 as the same key.
+    """
     try:
         return {"N": format(_EXACT.normalize(value), "f") if value else "0"}
     except Inexact:

@@ -1,9 +1,9 @@
 """Enforces access patterns: which operations a call may send, and how many items it may touch.
 
 `authorize` rejects an operation before it is sent. `limit_page` caps a page at one item past the
-bound, `record_result` counts the items of a result, and `check_bound` raises `BoundExceeded` if that
-extra item was there. This runs for every operation, so type-specific code is found by dictionary
-lookup.
+bound, `record_result` counts the items of a result, and `check_bound` raises `BoundExceeded` if
+that extra item was there. This runs for every operation, so type-specific code is found by
+dictionary lookup.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,7 +129,7 @@ def _declared(invocation: Invocation, key: UseKey, table: str) -> OperationUse:
 
 
 def _reserve(invocation: Invocation, reads: int, writes: int) -> None:
-    """Count reads and writes before they are sent, so concurrent requests cannot exceed the bound."""
+    """Count items before they are sent, so concurrent requests cannot exceed the bound."""
     if invocation.pattern.bound is not None:
         check_bound(invocation, reads, writes)
         invocation.read += reads
@@ -204,7 +204,8 @@ def bound_exceeded(invocation: Invocation, what: str, limit: int) -> BoundExceed
     """Create the error of a call that exceeds its bound, and count it."""
     _count_error(invocation)
     return BoundExceeded(
-        f"access pattern {invocation.pattern.name!r}: more than {limit} items would be {what} in one call"
+        f"access pattern {invocation.pattern.name!r}: more than {limit} items would be {what} in"
+        " one call"
     )
 
 

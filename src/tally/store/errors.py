@@ -64,7 +64,10 @@ class InvalidSchema(InvalidRequest):
 
 
 class AccessViolation(InvalidRequest):
-    """An access that no pattern declares: wrong table or operation, undeclared Scan, unbounded paging."""
+    """An access that no pattern declares.
+
+    Wrong table or operation, undeclared Scan, unbounded paging.
+    """
 
 
 class BoundExceeded(AccessViolation):
@@ -89,7 +92,10 @@ class ConditionFailed(RequestRejected):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The result of one item of a cancelled transaction; the code "None" means that it did not fail."""
+    """The result of one item of a cancelled transaction.
+
+    The code "None" means that it did not fail.
+    """
 
     code: str
     message: str = ""
@@ -137,7 +143,10 @@ class Throttled(StoreUnavailable):
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """The connection broke before the response to a write arrived: it may or may not have been applied."""
+    """The connection broke before the response to a write arrived.
+
+    It may or may not have been applied.
+    """
 
 
 class StorageFull(StoreUnavailable):

@@ -99,7 +99,10 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
-    """Convert both values so that Python orders them as DynamoDB does; None if they are not comparable."""
+    """Convert both values so that Python orders them as DynamoDB does.
+
+    None if they are not comparable.
+    """
     if left is MISSING or right is MISSING:
         return None
     kind = type_of(left)
@@ -181,7 +184,10 @@ _EVALUATORS: dict[type, Callable[[Any, Mapping[str, Any]], bool]] = {
 
 
 def project(item: Mapping[str, Any], paths: Sequence[Path]) -> Item:
-    """Return the parts of an item at the paths; selected list elements are packed together in order."""
+    """Return the parts of an item at the paths.
+
+    Selected list elements are packed together in order.
+    """
     return projector(paths)(item)
 
 
@@ -348,7 +354,10 @@ def _change_map(value: dict[str, Any], outcomes: dict[Any, Any]) -> dict[str, An
 
 
 def _change_list(value: Sequence[Any], outcomes: dict[Any, Any]) -> list[Any]:
-    """Positions refer to the list before the update; values set past its end are appended in order."""
+    """Positions refer to the list before the update.
+
+    Values set past its end are appended in order.
+    """
     if any(isinstance(head, str) for head in outcomes):
         raise InvalidExpression("the path of the update uses a name in a list")
     changed = [outcomes.get(position, element) for position, element in enumerate(value)]

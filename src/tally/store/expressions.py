@@ -2,7 +2,7 @@
 
     F("expiresAt") < now                          not_exists("lockKey") | (F("expiresAt") < now)
     F("sensors", "humidity_pct").between(0, 100)  F("status").is_in("pending", "active")
-    F("version").set(F("version") + 1)            F("createdAt").set(F("createdAt").if_not_exists(now))
+    F("version").set(F("version") + 1)            F("first").set(F("first").if_not_exists(now))
     F("archivedAt").remove()                      F("views").add(1)
 
 `evaluate.py` evaluates the tree against an item. `encode.py` translates it to DynamoDB's strings
@@ -42,7 +42,10 @@ class Literal(Struct, frozen=True):
 
 
 class Size(Struct, frozen=True):
-    """The size of the value at a path: UTF-16 units of a string, bytes of a binary, else elements."""
+    """The size of the value at a path.
+
+    UTF-16 units of a string, bytes of a binary, else elements.
+    """
 
     path: Path
 
@@ -51,7 +54,10 @@ Operand: TypeAlias = Path | Literal | Size
 
 
 class Condition(Struct, frozen=True):
-    """A predicate on an item. Combine conditions with `&`, `|` and `~`; a condition has no truth value."""
+    """A predicate on an item.
+
+    Combine conditions with `&`, `|` and `~`; a condition has no truth value.
+    """
 
     def __and__(self, other: "Condition | None") -> "Condition":
         return self if other is None else And(self, _condition(other))

@@ -1,8 +1,8 @@
 """Access pattern declarations: operations, table, caller, frequency and bound.
 
-    Query                     on the table     Query + DeleteItem + UpdateItem      several operations
-    Query.on("live-index")    on an index      PutItem.conditional                  always conditional
-    Scan.filtered             with a filter    GetItem.with_note("on cache miss")   a remark in the docs
+    Query                     on the table     Query + DeleteItem                   either operation
+    Query.on("live-index")    on an index      PutItem.conditional                  conditional only
+    Scan.filtered             with a filter    GetItem.with_note("on cache miss")   a remark
 
 A pattern is validated when it is declared: its indexes must exist, and a Scan needs a bound.
 `access.py` attaches it to a repository method.
@@ -113,9 +113,10 @@ TransactGetItems = PatternOperation((OperationUse("TransactGetItems"),))
 class AccessPattern:
     """A declared access pattern. Instances compare by identity, so each has its own counters.
 
-    `bound` limits the items that one call may read, and the items that it may write; None means that a
-    call touches one page or one item. `tables` are further tables of a transaction. The fields are the
-    columns of docs/access-patterns.md; `allowed` and `table_names` are computed once for the hot path.
+    `bound` limits the items that one call may read, and the items that it may write; None means
+    that a call touches one page or one item. `tables` are further tables of a transaction. The
+    fields are the columns of docs/access-patterns.md; `allowed` and `table_names` are computed once
+    for the hot path.
     """
 
     name: str

@@ -111,7 +111,8 @@ def _labelled(tables: Iterable[Table], make_label: Callable[[str], str]) -> list
         other = labelled.setdefault(make_label(table.name), table)
         if other is not table:
             raise InvalidSchema(
-                f"tables {other.name} and {table.name} would share the label {make_label(table.name)}"
+                f"tables {other.name} and {table.name} would share the label"
+                f" {make_label(table.name)}"
             )
     return list(labelled.items())
 

@@ -147,7 +147,8 @@ def patterns_markdown(rows: Iterable[PatternRow], *, measured: bool = False) -> 
         "# Access patterns",
         "",
         "Every access to the store is one of these patterns.",
-        "A pattern is a method of the repository that owns the table; the store enforces its operations, index and bound.",
+        "A pattern is a method of the repository that owns the table.",
+        "The store enforces its operations, index and bound.",
         "`tally patterns --markdown` generates this page from the code.",
         "[store.md](store.md) explains how to declare a pattern.",
     ]

@@ -67,7 +67,10 @@ class StoreRequests:
         condition: Condition | None = None,
         returns: Returns = "NONE",
     ) -> Item | None:
-        """Write an item, replacing an existing one; return the old item if `returns` requests it."""
+        """Write an item, replacing an existing one.
+
+        Return the old item if `returns` requests it.
+        """
         written = await self._run(self.engine.put, api.Put(table, item, condition, returns))
         return written.item
 
@@ -79,7 +82,10 @@ class StoreRequests:
         condition: Condition | None = None,
         returns: Returns = "NONE",
     ) -> Item | None:
-        """Change an item, or create it if the condition allows it; return what `returns` requests."""
+        """Change an item, or create it if the condition allows it.
+
+        Return what `returns` requests.
+        """
         written = await self._run(
             self.engine.update, api.Update(table, key, actions, condition, returns)
         )
@@ -110,7 +116,10 @@ class StoreRequests:
         start: Key | None = None,
         consistent: bool = False,
     ) -> Page:
-        """Read one page of a partition in sort-key order. `limit` counts items before the filter."""
+        """Read one page of a partition in sort-key order.
+
+        `limit` counts items before the filter.
+        """
         paths = make_paths(project)
         return await self._page(
             api.Query(table, where, index, filter, paths, forward, limit, start, consistent)
@@ -180,7 +189,10 @@ class StoreRequests:
         return page
 
     def _current(self, operation: api.Operation) -> tuple[Invocation, PatternMeter]:
-        """Return the current invocation and its meter; raise AccessViolation outside of a pattern."""
+        """Return the current invocation and its meter.
+
+        Raise AccessViolation outside of a pattern.
+        """
         invocation = current_invocation()
         if invocation is None:
             what = operation_name(operation)

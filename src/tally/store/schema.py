@@ -248,7 +248,8 @@ def _check_table(table: Table) -> None:
     local = [index for index in table.by_name.values() if index.local]
     if len(local) > MAX_LOCAL_INDEXES or len(table.indexes) - len(local) > MAX_GLOBAL_INDEXES:
         raise InvalidSchema(
-            f"table {table.name}: at most {MAX_GLOBAL_INDEXES} global and {MAX_LOCAL_INDEXES} local indexes"
+            f"table {table.name}: at most {MAX_GLOBAL_INDEXES} global and {MAX_LOCAL_INDEXES}"
+            " local indexes"
         )
     if any(index.partition != table.partition for index in local):
         raise InvalidSchema(f"table {table.name}: a local index must use the table's partition key")
@@ -261,7 +262,8 @@ def _check_table(table: Table) -> None:
     ):
         if not 0 < len(part.name.encode()) <= MAX_KEY_NAME_BYTES:
             raise InvalidSchema(
-                f"table {table.name}: a key attribute name must have 1 to {MAX_KEY_NAME_BYTES} bytes"
+                f"table {table.name}: a key attribute name must have 1 to {MAX_KEY_NAME_BYTES}"
+                " bytes"
             )
         if types.setdefault(part.name, part.type) != part.type:
             raise InvalidSchema(
@@ -278,7 +280,8 @@ def _check_projections(table: Table) -> None:
     included = [name for index in table.by_name.values() for name in index.projection.names]
     if len(included) > MAX_INCLUDED:
         raise InvalidSchema(
-            f"table {table.name}: its indexes may include at most {MAX_INCLUDED} attributes in total"
+            f"table {table.name}: its indexes may include at most {MAX_INCLUDED} attributes in"
+            " total"
         )
     for index in table.by_name.values():
         names = index.projection.names
@@ -303,5 +306,6 @@ def _check_attributes(table: Table, key_types: dict[str, str]) -> None:
             )
         if attribute.name == table.ttl and attribute.type != "N":
             raise InvalidSchema(
-                f"table {table.name}: the TTL attribute {table.ttl} must be a number of epoch seconds"
+                f"table {table.name}: the TTL attribute {table.ttl} must be a number of epoch"
+                " seconds"
             )

@@ -2,12 +2,12 @@
 
 - **safe**: no data changes. A new table, a new optional attribute, an attribute that is no longer
   required, a new global index, removal of a global index that no pattern uses.
-- **migration**: existing data or readers must be adapted first. An attribute is removed, changes its
-  type or becomes required; a TTL starts, stops or moves; a projection changes (the index is rebuilt);
-  a new major version, which states that meanings changed; a table is removed.
-- **impossible**: DynamoDB cannot change an existing table this way. Another primary key, another key
-  of an index, a local index added, removed or changed, a decreased version, removal of an index that
-  a pattern still uses.
+- **migration**: existing data or readers must be adapted first. An attribute is removed, changes
+  its type or becomes required; a TTL starts, stops or moves; a projection changes (DynamoDB
+  rebuilds the index); a new major version, which states that meanings changed; a table is removed.
+- **impossible**: DynamoDB cannot change an existing table this way. Another primary key, another
+  key of an index, a local index added, removed or changed, a decreased version, removal of an index
+  that a pattern still uses.
 """
 
 import re
@@ -65,7 +65,10 @@ def compare_schemas(
             parse_version(after[name])
             changes.append(SchemaChange(name, "new table", ChangeImpact.SAFE))
         elif name not in after:
-            advice = f"move the data you need, then lock with --drop {name}; the data remains until you delete it"
+            advice = (
+                f"move the data you need, then lock with --drop {name};"
+                " the data remains until you delete it"
+            )
             changes.append(
                 SchemaChange(
                     name, "table removed", ChangeImpact.MIGRATION, advice, removes_table=True
@@ -81,7 +84,8 @@ def parse_version(table: Table) -> tuple[int, int, int]:
     differences = _VERSION.fullmatch(table.version)
     if differences is None:
         raise InvalidSchema(
-            f"table {table.name}: version must be three numbers such as 1.0.0, not {table.version!r}"
+            f"table {table.name}: version must be three numbers such as 1.0.0, not"
+            f" {table.version!r}"
         )
     major, minor, patch = map(int, differences.groups())
     return major, minor, patch

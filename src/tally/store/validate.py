@@ -178,7 +178,10 @@ def check_batch_write(operation: BatchWrite) -> list[int]:
 
 
 def check_transaction(operation: Transaction) -> list[int]:
-    """Require 1 to 100 writes of distinct items, 4 MB in total; return the sizes of the items or keys."""
+    """Require 1 to 100 writes of distinct items, 4 MB in total.
+
+    Return the sizes of the items or keys.
+    """
     _check_count("a transaction", len(operation.writes), MAX_TRANSACTION)
     sizes = [_check_write(write) for write in operation.writes]
     total = sum(sizes)

@@ -108,7 +108,8 @@ def check_actions(table: Table, actions: Iterable[Action]) -> None:
 def _check_length(expression: str) -> None:
     if len(expression) > MAX_EXPRESSION_BYTES:
         raise InvalidExpression(
-            f"an encoded expression may have at most {MAX_EXPRESSION_BYTES} bytes, not {len(expression)}"
+            f"an encoded expression may have at most {MAX_EXPRESSION_BYTES} bytes, not"
+            f" {len(expression)}"
         )
 
 
@@ -118,7 +119,8 @@ def _check_action(action: Action) -> None:
     elif isinstance(action, Add):
         if _literal_type(action.value, str(action.path)) not in ("N", *_SETS):
             raise InvalidExpression(
-                f"add to {action.path} requires a number or a set, not {type_of(action.value.value)}"
+                f"add to {action.path} requires a number or a set, not"
+                f" {type_of(action.value.value)}"
             )
     elif isinstance(action, Discard):
         if _literal_type(action.value, str(action.path)) not in _SETS:
@@ -270,7 +272,7 @@ def _literal_type(literal: Literal, where: str) -> str:
 
 
 def _check_overlap(paths: Sequence[Path]) -> None:
-    """Reject paths where one is a prefix of another, or where one uses a map and the other a list."""
+    """Reject paths that contain each other, or that use one value as a map and as a list."""
     ordered = [path.parts for path in paths]
     for position, left in enumerate(ordered):
         for right in ordered[position + 1 :]:
@@ -283,5 +285,6 @@ def _check_overlap(paths: Sequence[Path]) -> None:
                 raise InvalidExpression(f"the paths {Path(left)} and {Path(right)} overlap")
             if shared and isinstance(left[shared], int) != isinstance(right[shared], int):
                 raise InvalidExpression(
-                    f"the paths {Path(left)} and {Path(right)} use the same value as a map and as a list"
+                    f"the paths {Path(left)} and {Path(right)} use the same value as a map and as"
+                    " a list"
                 )

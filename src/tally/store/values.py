@@ -140,7 +140,10 @@ def _utf8(value: str, where: str) -> bytes:
 
 
 def are_easy(values: Sequence[int]) -> bool:
-    """Whether `measure_easy` accepts these integers: positive and below 10^15, like most counters."""
+    """Whether `measure_easy` accepts these integers.
+
+    Positive and below 10^15, like most counters.
+    """
     return min(values) > 0 and max(values) < _MAX_EASY_INTEGER
 
 

@@ -53,15 +53,18 @@ class MappedError:
     outcome_unknown: bool = False
 
 
-# Proof that the service received nothing: the connection failed. The client reports a reset during a
-# request with the same class as a rejected connection, so only the underlying cause is reliable.
+# Proof that the service received nothing: the connection failed. The client reports a reset during
+# a request with the same class as a rejected connection, so only the underlying cause is reliable.
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 _TRANSIENT_REASONS = ("TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded")
 
 
 def map_error(error: Exception, context: str) -> MappedError:
-    """Map an exception of the client; `context` names the operation and the table in the message."""
+    """Map an exception of the client.
+
+    `context` names the operation and the table in the message.
+    """
     if isinstance(error, ClientError):
         return _map_response(error, context)
     if isinstance(error, ParamValidationError):

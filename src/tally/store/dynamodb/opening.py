@@ -1,4 +1,4 @@
-"""Opens the DynamoDB engine and imports AWS's client only then, because the import takes a second."""
+"""Opens the DynamoDB engine; imports AWS's client only then, because the import takes a second."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

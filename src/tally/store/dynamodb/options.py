@@ -18,7 +18,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class DynamoDBRetryPolicy:
-    """Exponential back-off with full jitter, limited by a number of attempts and a deadline in seconds.
+    """Exponential back-off with full jitter, limited by attempts and a deadline in seconds.
 
     No back-off starts that would end after the deadline.
     The defaults leave room for `TransactionInProgress`, which asks for a retry after five seconds.

@@ -50,7 +50,7 @@ class PreparedPuts(Struct, frozen=True):
 
 
 class PreparedBatch(Struct, frozen=True):
-    """Independent transactions of the same shape, validated and encoded outside of the writer thread."""
+    """Independent transactions of the same shape, validated and encoded before they are queued."""
 
     puts_by_table: list[PreparedPuts]
 

@@ -19,7 +19,10 @@ def read_steps(size: int) -> int:
 
 
 def read_capacity(size: int, *, consistent: bool, fetched_steps: int = 0) -> Capacity:
-    """Return the cost of a read, plus the steps of items that a local index fetches from the table."""
+    """Return the cost of a read.
+
+    `fetched_steps` are those of items that a local index fetches from the table.
+    """
     steps = read_steps(size) + fetched_steps
     return Capacity(read=float(steps) if consistent else steps / 2)
 
@@ -40,7 +43,10 @@ def write_units(size: int) -> float:
 
 
 def change_capacity(change: ItemChange) -> Capacity:
-    """Return the cost of a change: the larger of both item sizes, plus the changed index entries."""
+    """Return the cost of a change.
+
+    The larger of both item sizes counts, plus the changed index entries.
+    """
     units = write_units(max(change.before_size, change.after_size))
     for index in change.layout.indexes:
         before = (

@@ -1,8 +1,8 @@
-"""Copies the write-ahead log into the database concurrently with commits, and limits the log's length.
+"""Copies the write-ahead log into the database while commits continue, and limits the log's length.
 
 SQLite syncs the database after a checkpoint only if it has caught up with the log, which commits
-keep extending. Otherwise it syncs when the log restarts, while writers wait. So a checkpoint repeats
-until it has caught up.
+keep extending. Otherwise it syncs when the log restarts, while writers wait. So a checkpoint
+repeats until it has caught up.
 """
 
 import threading
@@ -53,9 +53,10 @@ class Checkpoint:
     def restart_if_long(self, connection: apsw.Connection) -> None:
         """Restart a long log while the writer waits for the few remaining pages.
 
-        Under steady writing the log never empties by itself. The writer waits for a concurrent checkpoint
-        only if the log has doubled. It never waits for a long read transaction of another process, such as
-        a backup: until that ends, it tries briefly now and then, and the log grows.
+        Under steady writing the log never empties by itself. The writer waits for a concurrent
+        checkpoint only if the log has doubled. It never waits for a long read transaction of
+        another process, such as a backup: until that ends, it tries briefly now and then, and the
+        log grows.
         """
         is_due = (
             self._log_pages > self._restart_at
@@ -96,7 +97,8 @@ class Checkpoint:
     def _checkpoint(self, connection: apsw.Connection, mode: int) -> bool:
         """Whether all pages were copied.
 
-        If not (another process reads or checkpoints, or the disk is full), a later commit tries again.
+        If not (another process reads or checkpoints, or the disk is full), a later commit tries
+        again.
         """
         try:
             log_pages, copied_pages = connection.wal_checkpoint(mode=mode)

@@ -134,7 +134,10 @@ def _add_values(pieces: _Pieces, values: Sequence[Any], where: str, depth: int) 
 
 
 def _are_same(values: Sequence[Any], kinds: set[type]) -> bool:
-    """Whether all values are equal and have equal encodings; other types may be equal across types."""
+    """Whether all values are equal and have equal encodings.
+
+    Other types may be equal across types.
+    """
     first = values[0]
     is_plain = kinds in _SAME or (kinds == {dict} and {*map(type, first.values())} == {str})
     return is_plain and bool(first == values[-1]) and values.count(first) == len(values)

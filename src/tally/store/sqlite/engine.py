@@ -1,4 +1,6 @@
-"""The embedded engine: DynamoDB's semantics on one SQLite file that processes of a machine may share.
+"""The embedded engine.
+
+DynamoDB's semantics on one SQLite file that processes of a machine may share.
 
 Reads run on the caller's thread: a point read takes microseconds, less than a thread switch. Writes
 go to the writer thread and are acknowledged after its fsync.
@@ -80,8 +82,8 @@ async def open_sqlite(
         async with open_sqlite("data") as engine:
             store = Store(engine)
 
-    `clock` returns the time in epoch seconds. Above `writer_process_rate` bulk transactions per second,
-    a separate process writes them; None disables it.
+    `clock` returns the time in epoch seconds. Above `writer_process_rate` bulk transactions per
+    second, a separate process writes them; None disables it.
     """
     engine = SqliteEngine(Path(directory), clock, writer_process_rate)
     try:

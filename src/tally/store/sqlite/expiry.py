@@ -2,7 +2,8 @@
 
 Writing an index entry per row costs nearly as much as the row itself. A range holds the first and
 last key and the time by which all of its rows have expired, at most a day after the first. Later
-inserts and deletes within the range are harmless: the sweeper checks each item before it deletes it.
+inserts and deletes within the range are harmless: the sweeper checks each item before it deletes
+it.
 
 The SQL table is called `notes`; the name is part of the file format.
 """

@@ -33,9 +33,13 @@ _NO_SPACE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _CREATE_REGISTRY = """
 CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, declaration TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tokens (token TEXT PRIMARY KEY, fingerprint BLOB NOT NULL, used REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tokens (
+    token TEXT PRIMARY KEY, fingerprint BLOB NOT NULL, used REAL NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tokens_used ON tokens (used);
-CREATE TABLE IF NOT EXISTS generation (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS generation (
+    one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL
+);
 INSERT OR IGNORE INTO generation VALUES (1, 0);
 """
 
@@ -112,7 +116,10 @@ def file_identity(path: Path) -> tuple[int, int]:
 def to_store_error(
     error: apsw.Error | UnicodeDecodeError, path: object, system_error: int = 0
 ) -> StoreError:
-    """Map an error of SQLite; `system_error` is the operating system's error number, if there is one."""
+    """Map an error of SQLite.
+
+    `system_error` is the operating system's error number, if there is one.
+    """
     if isinstance(error, UnicodeDecodeError):  # a damaged row, with binary data marked as text
         return StorageUnwritable(f"{path} is damaged: {error}")
     if isinstance(error, apsw.FullError) or (
@@ -165,7 +172,10 @@ def _check_format(connection: apsw.Connection, path: Path) -> None:
 
 
 def busy_handler(seconds: float) -> Callable[[int], bool]:
-    """Wait for another process's lock in short steps; SQLite's default sleeps up to 100 ms at a time."""
+    """Wait for another process's lock in short steps.
+
+    SQLite's default sleeps up to 100 ms at a time.
+    """
     started = 0.0
 
     def wait(attempt: int) -> bool:

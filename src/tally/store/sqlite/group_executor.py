@@ -26,7 +26,10 @@ from tally.store.sqlite.writes import (
 
 
 class BatchingExecutor:
-    """Runs groups with the tables as the database declares them; other processes may change them."""
+    """Runs groups with the tables as the database declares them.
+
+    Other processes may change them.
+    """
 
     def __init__(self, registry: TableRegistry) -> None:
         self._registry = registry
@@ -55,7 +58,10 @@ class BatchingExecutor:
 
 
 class _GroupRun:
-    """The state of a running group: collects jobs to write together until an incompatible one arrives."""
+    """The state of a running group.
+
+    Collects jobs to write together until an incompatible one arrives.
+    """
 
     def __init__(self, registry: TableRegistry, connection: apsw.Connection) -> None:
         self._registry = registry

@@ -1,7 +1,7 @@
 """Messages between the engine and its writer process over a socket, each prefixed with its length.
 
-Requests use `marshal`, the fastest format for tuples of bytes; responses use `pickle`. Both ends run
-the same program, and no other process has the socket.
+Requests use `marshal`, the fastest format for tuples of bytes; responses use `pickle`. Both ends
+run the same program, and no other process has the socket.
 """
 
 import asyncio

@@ -89,7 +89,10 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
 def key_columns(
     table: Table, columns: Mapping[str, Sequence[Any]], common: Item
 ) -> tuple[list[bytes], list[bytes]] | None:
-    """Encode the primary keys of items given by attribute; None if the fast path for strings fails."""
+    """Encode the primary keys of items given by attribute.
+
+    None if the fast path for strings fails.
+    """
     if table.by_name:
         return None
     count = len(next(iter(columns.values())))
@@ -110,10 +113,10 @@ def _key_column(part: KeyPart, values: Sequence[Any]) -> list[bytes]:
 
 
 def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | None]:
-    """Return a function that encodes an item's index key, or returns None if the item is not indexed.
+    """Return a function that encodes an item's index key.
 
-    A write with an invalid index key is rejected earlier; an item older than the index is just not in
-    it.
+    It returns None if the item is not indexed: a write with an invalid index key is rejected earlier,
+    and an item older than the index is just not in it.
     """
     partition, sort = index.partition, index.sort
     first, encode_first = partition.name, _lenient_encoder(partition, MAX_PARTITION_BYTES)
@@ -134,7 +137,10 @@ def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | Non
 
 
 def _lenient_encoder(part: KeyPart, limit: int) -> Callable[[Any], bytes | None]:
-    """Return an encoder that returns None for an invalid key: missing, wrong type, empty or too long."""
+    """Return an encoder that returns None for an invalid key.
+
+    Missing, wrong type, empty or too long.
+    """
     if part.type == "N":
         return lambda value: (
             encode_number(value) if type(value) is int or type(value) is Decimal else None

@@ -55,7 +55,7 @@ class IndexLayout:
         )
 
     def fetches(self, projection: Sequence[Path]) -> bool:
-        """Whether a local index must fetch attributes of the projection from the table, item by item."""
+        """Whether a local index must fetch attributes of the projection from the table."""
         projected = self.projected
         return (
             projected is not None
@@ -69,7 +69,10 @@ class IndexLayout:
 
 
 class RowBatch(Struct, frozen=True):
-    """Encoded rows of many items, and their expiry ranges, if the rows have no expiry of their own."""
+    """Encoded rows of many items.
+
+    If there are expiry ranges, they cover all rows, and the rows have no expiry of their own.
+    """
 
     keys: list[RowKey]
     rows: list[Row]
@@ -111,8 +114,8 @@ class Layout:
     def insert_new(self, count: int) -> str:
         """Return the statement that inserts this many rows.
 
-        It fails at the first existing key and leaves the previous rows inserted: SQLite then needs no
-        statement journal, which costs as much as the rows.
+        It fails at the first existing key and leaves the previous rows inserted: SQLite then needs
+        no statement journal, which costs as much as the rows.
         """
         statement = self.ranges.get(("insert", count))
         if statement is None:
@@ -235,7 +238,8 @@ def _compile_index(table: Table, index: Index) -> IndexLayout:
 def create_rows(table: str) -> str:
     """Return the statements that create a table's rows and its expiry index."""
     return (
-        f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB NOT NULL, size INTEGER NOT NULL,"
+        f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB NOT"
+        " NULL, size INTEGER NOT NULL,"
         f" expires REAL, PRIMARY KEY (pk, sk)) WITHOUT ROWID; {create_expiry_index(table)}"
     )
 
@@ -247,7 +251,8 @@ def create_expiry_index(table: str) -> str:
     order by second would touch one page per reading.
     """
     return (
-        f'CREATE INDEX "expires {table}" ON {rows_name(table)} ({_EXPIRY_BUCKET}, pk, sk, expires)'  # covers `expires`
+        # `expires` makes it a covering index.
+        f'CREATE INDEX "expires {table}" ON {rows_name(table)} ({_EXPIRY_BUCKET}, pk, sk, expires)'
         " WHERE expires IS NOT NULL"
     )
 
@@ -255,6 +260,7 @@ def create_expiry_index(table: str) -> str:
 def create_index(table: str, index: str) -> str:
     """Return the statement that creates an index's entries."""
     return (
-        f"CREATE TABLE {index_name(table, index)} (ipk BLOB NOT NULL, isk BLOB NOT NULL, pk BLOB NOT NULL, sk BLOB NOT NULL,"
+        f"CREATE TABLE {index_name(table, index)} (ipk BLOB NOT NULL, isk BLOB NOT NULL, pk BLOB"
+        " NOT NULL, sk BLOB NOT NULL,"
         " PRIMARY KEY (ipk, isk, pk, sk)) WITHOUT ROWID"
     )

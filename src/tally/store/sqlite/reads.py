@@ -1,4 +1,4 @@
-"""Reads ranges of a table or an index page by page, in small steps that do not block the event loop."""
+"""Reads ranges page by page, in small steps that do not block the event loop."""
 
 import asyncio
 from collections.abc import Iterator

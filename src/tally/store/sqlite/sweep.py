@@ -1,4 +1,7 @@
-"""Deletes expired items like DynamoDB's TTL process: late, in small batches, within five years of expiry."""
+"""Deletes expired items like DynamoDB's TTL process.
+
+Late, in small batches, within five years of expiry.
+"""
 
 from typing import Any
 

@@ -40,8 +40,8 @@ _compile_lock = threading.Lock()
 class TableRegistry:
     """The compiled tables of one database, reloaded when the database changes.
 
-    The readers and the writer have one each, because they live in different threads and see different
-    snapshots.
+    The readers and the writer have one each, because they live in different threads and see
+    different snapshots.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -77,7 +77,10 @@ class TableRegistry:
         return found
 
     def find(self, name: str, connection: apsw.Connection, index: str | None = None) -> Layout:
-        """Return the layout of a table, and refresh if another process may have created it or its index."""
+        """Return the layout of a table.
+
+        Refresh first if the table or the index is unknown: another process may have created it.
+        """
         found = self._layouts.get(name)
         if found is None or (index is not None and index not in found.table.by_name):
             self.refresh(connection)

@@ -1,4 +1,7 @@
-"""Runs transactions inside the writer's SQL transaction: all writes or none, with a reason per item."""
+"""Runs transactions inside the writer's SQL transaction.
+
+All writes or none, with a reason per item.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

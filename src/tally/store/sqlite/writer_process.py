@@ -1,8 +1,8 @@
 """A separate process that runs bulk writes under load, to avoid contention for the GIL.
 
 The writer thread shares the GIL with the event loop. Under load both wait for each other at every
-statement, and a commit takes three times as long as its work. The process starts when the write rate
-justifies it, ends with the engine, and needs about 40 MB.
+statement, and a commit takes three times as long as its work. The process starts when the write
+rate justifies it, ends with the engine, and needs about 40 MB.
 """
 
 import asyncio

@@ -26,7 +26,7 @@ _GC_THRESHOLD = 50_000  # rows live until the commit and have no reference cycle
 _FLUSH_SECONDS = 5.0
 
 
-async def serve(path: Path, identity: tuple[int, int], descriptor: int) -> None:
+async def serve_batches(path: Path, identity: tuple[int, int], descriptor: int) -> None:
     """Serve the socket until the engine ends sending, then complete the received batches.
 
     `identity` is that of the engine's database; a different file at the path is not written.
@@ -71,7 +71,7 @@ def run_writer_process() -> None:
         # The engine ends this process; a signal to all processes must not interrupt its writes.
         signal.signal(number, signal.SIG_IGN)
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
-    asyncio.run(serve(Path(path), (int(device), int(inode)), int(descriptor)))
+    asyncio.run(serve_batches(Path(path), (int(device), int(inode)), int(descriptor)))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 No job is acknowledged before the fsync. `group_executor.py` runs the jobs of a group. A job reads
 and decides before it writes, so a rejected job leaves nothing behind and its group continues. If
-SQLite fails, the group is rolled back and its jobs run again one by one, so each gets its own result:
-jobs must be safe to run twice.
+SQLite fails, the group is rolled back and its jobs run again one by one, so each gets its own
+result: jobs must be safe to run twice.
 """
 
 import asyncio
@@ -93,8 +93,8 @@ class WriterThread:
     def _next_group(self) -> tuple[list[WriteJob], bool]:
         """Take all queued jobs.
 
-        Smaller groups would let the event loop run during the fsync, but then both threads compete for the
-        GIL.
+        Smaller groups would let the event loop run during the fsync, but then both threads compete
+        for the GIL.
         """
         group: list[WriteJob] = []
         job = self._queue.get()

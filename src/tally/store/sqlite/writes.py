@@ -1,4 +1,7 @@
-"""Applies single writes to rows and indexes inside the writer's transaction: first decide, then write."""
+"""Applies single writes to rows and indexes inside the writer's transaction.
+
+First decide, then write.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +33,10 @@ class PreparedWrite(Struct, frozen=True):
 
 
 def prepare(layout: Layout, write: Write) -> PreparedWrite:
-    """Validate a write against the stored table, which may be newer than the caller's, and encode it."""
+    """Validate a write against the stored table and encode it.
+
+    The stored table may be newer than the caller's.
+    """
     write = replace(write, table=layout.table)
     if isinstance(write, Put):
         return encode_write(layout, write, check_put(write))
@@ -66,7 +72,10 @@ def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[
 def plan_change(
     connection: apsw.Connection, layout: Layout, prepared: PreparedWrite
 ) -> ItemChange | None:
-    """Return what a write changes, or None for a check; raise ConditionFailed with the existing item."""
+    """Return what a write changes, or None for a check.
+
+    Raise ConditionFailed with the existing item.
+    """
     write, key = prepared.write, prepared.key
     before, before_size = read_row(connection, layout, key)
     if write.condition is not None and not matches(write.condition, before or {}):
