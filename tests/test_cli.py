@@ -164,7 +164,7 @@ def test_an_unusable_data_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("not a directory")
     done = tally(tmp_path, "up", "--port", "0")
     assert done.returncode == 2
-    assert f"the data directory {tmp_path / 'data'} cannot be made" in done.stderr
+    assert f"Cannot create the data directory {tmp_path / 'data'}" in done.stderr
     assert "Traceback" not in done.stderr
 
 

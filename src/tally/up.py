@@ -100,7 +100,7 @@ class Up:
         table = Table("Tally is up", url)
         for name, path in PAGES:
             table.add_row(name, url + path)
-        for name, where in services.places:
+        for name, where in services.urls:
             table.add_row(f"{name} (simulated)", where)
         data_dir = self._settings.data_dir
         table.add_row("Data", str(data_dir.resolve()))

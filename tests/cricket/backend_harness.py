@@ -132,7 +132,7 @@ class BackendHarness:
             by_device = {phone.device_id: phone for phone in self.phones.values()}
             for delivery in await mailbox.take():
                 await by_device[delivery.device].receive(delivery)
-            await asyncio.gather(*(phone.settled() for phone in self.phones.values()))
+            await asyncio.gather(*(phone.wait_idle() for phone in self.phones.values()))
 
     async def record(self, fixture: Fixture, phone: VirtualPhone) -> LiveActivity:
         owner = next(device.split("/")[0] for device, each in self.phones.items() if each is phone)

@@ -28,23 +28,26 @@ async def test_a_match_is_displayed_on_every_device_from_start_to_end(
     assert phone.app is not None
     assert await phone.app.follows.follow(fixture.match_id)
     await village.look()
-    assert (phone.shown(fixture.match_id), phone.bell(fixture.match_id)) == (None, Bell.FILLED)
+    assert (phone.find_activity(fixture.match_id), phone.bell(fixture.match_id)) == (
+        None,
+        Bell.FILLED,
+    )
     await village.poll(fixture, 0)
     await village.look()
     for device in (phone, tablet):
-        activity = device.shown(fixture.match_id)
+        activity = device.find_activity(fixture.match_id)
         assert activity is not None
         assert activity.is_push_started
         record = await village.record(fixture, device)
         assert (record.status, record.update_token) == (ACTIVE, activity.token)
     await village.poll(fixture, 4)
     for device in (phone, tablet):
-        activity = device.shown(fixture.match_id)
+        activity = device.find_activity(fixture.match_id)
         assert activity is not None
         assert "LIO 4/0" in activity.content["lines"]["lockScreen"]
     await village.poll(fixture, 4, MatchStatus.FINISHED)
     for device in (phone, tablet):
-        [activity] = device.kit.on_screen()
+        [activity] = device.activity_kit.on_screen()
         assert (activity.state, activity.content["result"]) == (
             ActivityState.ENDED,
             "Lions won by 7 runs",
@@ -53,7 +56,7 @@ async def test_a_match_is_displayed_on_every_device_from_start_to_end(
     for device in (phone, tablet):
         record = await village.record(fixture, device)
         assert (record.status, record.end_reason) == (ENDED, EndReason.MATCH_END)
-        assert device.kit.unknown == device.kit.outdated == 0
+        assert device.activity_kit.unknown == device.activity_kit.outdated == 0
     await phone.launch()
     assert phone.bell(fixture.match_id) is Bell.OUTLINE
 
@@ -68,7 +71,7 @@ async def test_an_activity_that_ios_dropped_is_restarted_by_the_orchestrator(
     await phone.app.follows.follow(fixture.match_id)
     await village.poll(fixture, 0)
     await village.look()
-    first = phone.shown(fixture.match_id)
+    first = phone.find_activity(fixture.match_id)
     assert first is not None
     # iOS removes it without notifying the app.
     first.state = ActivityState.DISMISSED
@@ -78,7 +81,7 @@ async def test_an_activity_that_ios_dropped_is_restarted_by_the_orchestrator(
     record = await village.record(fixture, phone)
     assert (record.status, record.end_reason) == (ENDED, EndReason.TOKEN_INVALID)
     await village.look()
-    second = phone.shown(fixture.match_id)
+    second = phone.find_activity(fixture.match_id)
     assert second is not None
     assert second is not first
     assert "LIO 6/0" in second.content["lines"]["lockScreen"]
@@ -93,7 +96,7 @@ async def test_a_restarted_server_continues_a_live_match(village: BackendHarness
     await phone.app.follows.follow(fixture.match_id)
     await village.poll(fixture, 0)
     await village.look()
-    before = phone.shown(fixture.match_id)
+    before = phone.find_activity(fixture.match_id)
     await village.restart()
     other = await village.phone("cleo")
     assert other.app is not None
@@ -101,16 +104,16 @@ async def test_a_restarted_server_continues_a_live_match(village: BackendHarness
     await village.deliver()
     await village.look()
     await village.poll(fixture, 8)
-    assert phone.shown(fixture.match_id) is before
+    assert phone.find_activity(fixture.match_id) is before
     for device in (phone, other):
-        activity = device.shown(fixture.match_id)
+        activity = device.find_activity(fixture.match_id)
         assert activity is not None
         assert "LIO 8/0" in activity.content["lines"]["lockScreen"]
         assert (
             len(
                 [
                     running
-                    for running in device.kit.activities.values()
+                    for running in device.activity_kit.activities.values()
                     if running.match_id == fixture.match_id
                 ]
             )
@@ -132,14 +135,14 @@ async def test_phones_on_a_channel_are_reached_with_one_request(village: Backend
     await village.poll(fixture, 6)
     assert village.apns.log.accepted == 2
     for phone in (*phones, old):
-        activity = phone.shown(fixture.match_id)
+        activity = phone.find_activity(fixture.match_id)
         assert activity is not None
         assert "LIO 6/0" in activity.content["lines"]["lockScreen"]
     await village.poll(fixture, 6, MatchStatus.FINISHED)
     await village.look()
-    assert {activity.state for phone in (*phones, old) for activity in phone.kit.on_screen()} == {
-        ActivityState.ENDED
-    }
+    assert {
+        activity.state for phone in (*phones, old) for activity in phone.activity_kit.on_screen()
+    } == {ActivityState.ENDED}
     assert {(await village.record(fixture, phone)).end_reason for phone in (*phones, old)} == {
         EndReason.MATCH_END
     }
@@ -155,5 +158,5 @@ async def test_a_new_phone_starts_what_its_owner_follows(village: BackendHarness
     await village.look()
     tablet = await village.phone("eva", "tablet")
     await village.deliver()
-    assert tablet.shown(fixture.match_id) is not None
+    assert tablet.find_activity(fixture.match_id) is not None
     assert (await village.record(fixture, tablet)).status is ACTIVE

@@ -122,7 +122,7 @@ class PhonesHarness:
             for delivery in await mailbox.take():
                 await self.phones[delivery.device].receive(delivery)
             for phone in self.phones.values():
-                await self.advance_until_done(phone.settled())
+                await self.advance_until_done(phone.wait_idle())
 
     async def advance_until_done(self, work: Awaitable[T]) -> T:
         """Advance the clock until `work` is done; return its result."""

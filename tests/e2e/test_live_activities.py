@@ -32,7 +32,7 @@ async def go_live(harness: PhonesHarness, *phones: VirtualPhone) -> None:
 
 def displays_score(phone: VirtualPhone, harness: PhonesHarness) -> bool:
     """Return whether the Lock Screen displays the score of the score service."""
-    activity = phone.shown(harness.match_id)
+    activity = phone.find_activity(harness.match_id)
     if activity is None:
         return False
     return " ".join(team.get("score", "-") for team in activity.content["teams"]) == harness.score
@@ -50,13 +50,13 @@ async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(
     """The orchestrator starts it, each ball updates it, and match_end leaves only the record."""
     phone = await harness.phone("ana", "ana-phone")
     await follow(harness, phone)
-    assert phone.shown(harness.match_id) is None
+    assert phone.find_activity(harness.match_id) is None
     await go_live(harness, phone)
     assert (await harness.record("ana", "ana-phone")).status is ActivityStatus.ACTIVE
     assert phone.bell(harness.match_id) is Bell.FILLED
     for _ in range(6):
         await bowl(harness, 3, phone)
-    activity = phone.shown(harness.match_id)
+    activity = phone.find_activity(harness.match_id)
     assert activity is not None
     harness.broadcast.finish()
     await harness.until(lambda: activity.state is ActivityState.ENDED)
@@ -78,15 +78,15 @@ async def test_an_invalid_token_is_repaired_within_one_cycle(harness: PhonesHarn
     phone = await harness.phone("ben", "ben-phone")
     await follow(harness, phone)
     await go_live(harness, phone)
-    lost = phone.shown(harness.match_id)
+    lost = phone.find_activity(harness.match_id)
     assert lost is not None
-    await phone.kit.end(lost)  # iOS ends it without notifying the app
+    await phone.activity_kit.end(lost)  # iOS ends it without notifying the app
     harness.broadcast.deliver(3)
     await harness.until_processed()
     record = await harness.record("ben", "ben-phone")
     assert record.end_reason is EndReason.TOKEN_INVALID
     await harness.until(lambda: displays_score(phone, harness))
-    restarted = phone.shown(harness.match_id)
+    restarted = phone.find_activity(harness.match_id)
     assert restarted is not None
     assert restarted is not lost
     assert harness.clock.seconds() - record.updated_at // 1000 <= 45
@@ -102,7 +102,7 @@ async def test_following_starts_and_unfollowing_ends_the_activity(
     await harness.until_processed()
     phone = await harness.phone("cho", "cho-phone")
     await follow(harness, phone)
-    activity = phone.shown(harness.match_id)
+    activity = phone.find_activity(harness.match_id)
     assert activity is not None
     assert displays_score(phone, harness)
     assert phone.app is not None
@@ -126,11 +126,11 @@ async def test_dismissing_ends_the_activity_on_all_devices(harness: PhonesHarnes
     await follow(harness, phone)
     await go_live(harness, phone, tablet)
     await phone.swipe_away(harness.match_id)
-    await harness.advance_until_done(phone.settled())
+    await harness.advance_until_done(phone.wait_idle())
     await harness.deliver()
     assert (await harness.record("dev", "dev-phone")).end_reason is EndReason.USER_DISMISSED
     assert (await harness.record("dev", "dev-tablet")).status is ActivityStatus.ENDED
-    assert tablet.shown(harness.match_id) is None
+    assert tablet.find_activity(harness.match_id) is None
     assert phone.bell(harness.match_id) is Bell.OUTLINE
 
 
@@ -139,13 +139,13 @@ async def test_a_rotated_token_is_used_from_the_next_push_on(harness: PhonesHarn
     phone = await harness.phone("eva", "eva-phone")
     await follow(harness, phone)
     await go_live(harness, phone)
-    activity = phone.shown(harness.match_id)
+    activity = phone.find_activity(harness.match_id)
     assert activity is not None
     before = activity.token
-    await phone.kit.rotate(activity)
-    await harness.advance_until_done(phone.settled())
+    await phone.activity_kit.rotate_token(activity)
+    await harness.advance_until_done(phone.wait_idle())
     await bowl(harness, 3, phone)
-    assert phone.shown(harness.match_id) is activity
+    assert phone.find_activity(harness.match_id) is activity
     assert activity.token != before
     assert (await harness.record("eva", "eva-phone")).update_token == activity.token
 
@@ -158,7 +158,9 @@ async def test_phones_with_ios_18_get_broadcasts(harness: PhonesHarness) -> None
         await follow(harness, phone)
     await go_live(harness, *new, old)
     shown = [
-        activity for phone in (*new, old) if (activity := phone.shown(harness.match_id)) is not None
+        activity
+        for phone in (*new, old)
+        if (activity := phone.find_activity(harness.match_id)) is not None
     ]
     accepted = harness.apns.log.accepted
     await bowl(harness, 3, *new, old)

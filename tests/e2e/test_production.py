@@ -95,9 +95,9 @@ async def use_backends(client: Client, url: str, data: Path) -> None:
     """Create an API key (DynamoDB) and a score (PostgreSQL and Redis)."""
     await create_api_key(client, f"{url}/devices", read_or_create(data / "devices-admin.key"))
     server = scoreboard(client, url, data)
-    player = await server.sign_up("ana", "a password of ana's", "198.18.0.2")
-    token = await server.vouch("action-1", player.user.user_id, 50, {})
-    await server.trade(player.tokens.access_token, token, 40)
+    player = await server.register("ana", "a password of ana's", "198.18.0.2")
+    token = await server.complete_action("action-1", player.user.user_id, 50, {})
+    await server.update_score(player.tokens.access_token, token, 40)
 
 
 async def test_all_backends_work_on_external_servers_and_data_survives_a_restart(
@@ -130,7 +130,7 @@ async def test_all_backends_work_on_external_servers_and_data_survives_a_restart
             operator = f"Bearer {read_or_create(data / 'devices-admin.key').reveal()}"
             keys = await get_json(client, f"{url}/devices/api-keys", authorization=operator)
             assert [key["description"] for key in keys["api_keys"]] == ["virtual boards"]
-            board = await scoreboard(client, url, data).board()
+            board = await scoreboard(client, url, data).leaderboard()
             assert [(place.username, place.score) for place in board.leaderboard] == [("ana", 40)]
             openapi = await get_json(client, f"{url}/openapi.json")
             assert {path.split("/")[1] for path in openapi["paths"]} >= {

@@ -172,11 +172,15 @@ class Ground:
         )
         await phone.receive(
             PushDelivery(
-                phone.device_id, payload.decode(), "liveactivity", 10, token=phone.kit.start_token
+                phone.device_id,
+                payload.decode(),
+                "liveactivity",
+                10,
+                token=phone.activity_kit.start_token,
             )
         )
-        await phone.settled()
-        return list(phone.kit.activities.values())[-1]
+        await phone.wait_idle()
+        return list(phone.activity_kit.activities.values())[-1]
 
     async def update(
         self,
@@ -202,7 +206,7 @@ class Ground:
         await phone.receive(
             PushDelivery(phone.device_id, payload.decode(), "liveactivity", 5, **target)
         )
-        await phone.settled()
+        await phone.wait_idle()
 
 
 @asynccontextmanager
@@ -225,4 +229,4 @@ def encoded(value: object) -> str:
 
 def numbers(activity: PhoneActivity) -> list[int]:
     """What a person saw on the activity, one after another."""
-    return [json.loads(encoded(content))["number"] for content in activity.seen]
+    return [json.loads(encoded(content))["number"] for content in activity.contents]

@@ -18,7 +18,7 @@ from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
 from tally.sim.boards.board import BoardClock, VirtualBoard
 from tally.sim.boards.devices_client import BatchReceipt, BoardRejection
-from tally.sim.boards.sensors import DAY_MS, NAMES, GreenhouseSensors
+from tally.sim.boards.sensors import DAY_MS, SENSOR_NAMES, GreenhouseSensors
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.http_client import RequestRejected
 from tests.sim.greenhouse import Greenhouse, greenhouse
@@ -73,11 +73,11 @@ async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(
 ) -> None:
     uplink = house.uplink()
     board = house.board(uplink)
-    board.remember(250, 300_000)
+    board.backfill(250, 300_000)
     before = house.faults.count(DATA)
     await board.deliver()
     assert house.faults.count(DATA) - before == 3
-    assert (uplink.stats.sent, uplink.stats.acknowledged, board.measured) == (250, 250, 250)
+    assert (uplink.stats.sent, uplink.stats.acknowledged, board.measured_count) == (250, 250, 250)
     times = [reading.timestamp_ms for reading in await house.stored(board)]
     assert times == sorted(times)
     assert times[-1] - times[0] == 249 * 300_000
@@ -126,7 +126,7 @@ async def test_an_answer_that_was_lost_makes_duplicates_and_these_are_not_kept(
 ) -> None:
     uplink = house.uplink()
     board = house.board(uplink)
-    board.remember(4, 1000)
+    board.backfill(4, 1000)
     house.faults.add(InjectedFault(path=DATA, drop="after"))
     await board.deliver()
     assert (uplink.stats.acknowledged, uplink.stats.duplicates, uplink.stats.failures) == (
@@ -168,7 +168,7 @@ async def test_the_server_says_how_long_to_wait_and_the_board_does(
     """On a server that lets a key come once in a second, twice at once."""
     async with greenhouse(tmp_path_factory.mktemp("slow"), devices_rate_limit=1) as house:
         board = house.board()
-        board.remember(300, 1000)
+        board.backfill(300, 1000)
         await board.deliver()
         assert len(await house.stored(board)) == 300
         assert house.clock.slept
@@ -245,17 +245,17 @@ def receipt(*acknowledged: str, rejected: tuple[int, ...] = ()) -> BatchReceipt:
 async def test_what_a_receipt_does_not_speak_of_is_sent_again(house: Greenhouse) -> None:
     board = house.board()
     first, second, third = (board.measure() for _ in range(3))
-    board._settle(tuple(board.buffer), receipt(second.batch_id, rejected=(2,)))
+    board._remove_delivered(tuple(board.buffer), receipt(second.batch_id, rejected=(2,)))
     assert [each.reading for each in board.buffer] == [first]
     with pytest.raises(Unavailable, match="none of the readings"):
-        board._settle(tuple(board.buffer), receipt(third.batch_id))
+        board._remove_delivered(tuple(board.buffer), receipt(third.batch_id))
     assert len(board.buffer) == 1
 
 
 async def test_a_request_that_is_too_large_is_halved(house: Greenhouse) -> None:
     uplink = house.uplink()
     board = house.board(uplink)
-    board.remember(100, 1000)
+    board.backfill(100, 1000)
     house.faults.add(InjectedFault(path=DATA, status=413, body="{}", times=2))
     await board.deliver()
     assert uplink.stats.requests == 1 + 2 + 4
@@ -266,7 +266,7 @@ async def test_a_full_buffer_loses_the_oldest_and_says_how_many(house: Greenhous
     board = house.board(capacity=10)
     measured = [board.measure() for _ in range(13)]
     assert [each.reading for each in board.buffer] == measured[3:]
-    assert board.lost == 3
+    assert board.dropped_count == 3
 
 
 async def test_rate_limits_are_counted_as_failures_with_their_words(house: Greenhouse) -> None:
@@ -295,8 +295,8 @@ async def test_a_cheap_clock_drifts() -> None:
 @given(st.integers(0, 2**63), st.integers(1_700_000_000_000, 1_900_000_000_000))
 @settings(max_examples=200)
 def test_sensors_show_what_a_greenhouse_could(seed: int, moment: int) -> None:
-    values, statuses = GreenhouseSensors.somewhere(random.Random(seed)).measure(moment)
-    assert set(statuses) == set(NAMES)
+    values, statuses = GreenhouseSensors.at_random_location(random.Random(seed)).measure(moment)
+    assert set(statuses) == set(SENSOR_NAMES)
     plausible = {
         "bme280_temp_c": (-10, 50),
         "ds18b20_temp_c": (-10, 50),
@@ -371,7 +371,7 @@ async def test_whatever_happens_every_reading_is_stored_once_in_the_end(
     board.retry_policy = PATIENT
     await board.deliver()
     assert not board.buffer
-    assert board.lost == 0
+    assert board.dropped_count == 0
     stored = await house.stored(board)
     assert ids(stored) == ids(measured)
 

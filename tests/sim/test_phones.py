@@ -9,7 +9,7 @@ import pytest
 from tally.cricket.model import payloads
 from tally.sim.apns.devices import PushDelivery, TokenKind
 from tally.sim.fault_injection import InjectedFault
-from tally.sim.phones.activitykit import MAX_ALERTS, MAX_GONE, ActivityState
+from tally.sim.phones.activitykit import MAX_ALERTS, MAX_DISMISSED, ActivityState
 from tally.sim.phones.follows import Bell
 from tally.sim.phones.tokens import UserDefaults
 from tests.sim.stadium import Ground, ground, numbers
@@ -47,7 +47,7 @@ async def test_the_first_launch_registers_the_phone_and_hands_in_its_start_token
         "appVersion": "1.0.0",
     }
     assert place.stadium.of("start token") == [
-        {"pushToStartToken": phone.kit.start_token, "deviceId": "phone-1"}
+        {"pushToStartToken": phone.activity_kit.start_token, "deviceId": "phone-1"}
     ]
 
 
@@ -58,7 +58,7 @@ async def test_a_token_is_handed_in_once_and_again_when_it_has_changed(place: Gr
     phone.quit()
     await phone.launch()
     assert [len(place.stadium.of(name)) for name in ("device", "start token")] == [2, 1]
-    new = await phone.kit.make_start_token()
+    new = await phone.activity_kit.rotate_start_token()
     await phone.launch()
     assert [body["pushToStartToken"] for body in place.stadium.of("start token")][1:] == [new]
 
@@ -99,7 +99,7 @@ async def test_a_pushed_start_makes_an_activity_and_wakes_the_app_to_hand_in_its
     assert place.stadium.of("update token") == [
         {"matchId": "7", "deviceId": "phone-1", "updateToken": activity.token, "teamId": "40"}
     ]
-    assert [alert["title"] for alert in phone.kit.alerts] == ["Live now"]
+    assert [alert["title"] for alert in phone.activity_kit.alerts] == ["Live now"]
 
 
 async def test_a_rotated_token_is_handed_in_and_the_old_one_is_gone_at_apple(place: Ground) -> None:
@@ -108,8 +108,8 @@ async def test_a_rotated_token_is_handed_in_and_the_old_one_is_gone_at_apple(pla
     activity = await place.start(phone)
     old = activity.token
     assert old is not None
-    await phone.kit.rotate(activity)
-    await phone.settled()
+    await phone.activity_kit.rotate_token(activity)
+    await phone.wait_idle()
     assert [body["updateToken"] for body in place.stadium.of("update token")] == [
         old,
         activity.token,
@@ -128,12 +128,12 @@ async def test_of_tokens_that_change_while_one_is_tried_the_newest_arrives_last(
     place.stadium.faults.add(InjectedFault(path="/cricket/matches/7/activity-token", delay=5))
     starting = asyncio.create_task(place.start(phone))
     await place.clock.until_sleeping()
-    [activity] = phone.kit.running()
-    await phone.kit.rotate(activity)
+    [activity] = phone.activity_kit.running()
+    await phone.activity_kit.rotate_token(activity)
     await place.clock.advance(5)
     await starting
-    await phone.settled()
-    assert phone.defaults.texts("handedInTokens")["7"] == activity.token
+    await phone.wait_idle()
+    assert phone.defaults.values("handedInTokens")["7"] == activity.token
     assert activity.token in [body["updateToken"] for body in place.stadium.of("update token")]
 
 
@@ -145,7 +145,7 @@ async def test_newer_states_are_shown_and_older_ones_ignored(place: Ground) -> N
     for number, at in ((1, now + 10), (2, now + 5), (3, now + 10), (4, now + 20)):
         await place.update(phone, activity, number, at=at)
     assert numbers(activity) == [0, 1, 3, 4]
-    assert (phone.kit.outdated, activity.updates) == (1, 3)
+    assert (phone.activity_kit.outdated, activity.updates) == (1, 3)
 
 
 async def test_a_phone_remembers_a_bounded_part_of_what_it_has_seen(place: Ground) -> None:
@@ -156,12 +156,15 @@ async def test_a_phone_remembers_a_bounded_part_of_what_it_has_seen(place: Groun
         activity = await place.start(phone, match=str(match))
         await place.update(phone, activity, 1)
         assert numbers(activity) == [0, 1]
-        await phone.kit.dismiss(activity)
+        await phone.activity_kit.dismiss(activity)
         assert numbers(activity) == [1]
-    await phone.settled()
-    await phone.pass_time()
-    assert len(phone.kit.activities) == MAX_GONE
-    assert (len(phone.kit.alerts), phone.kit.alerted) == (MAX_ALERTS, MAX_ALERTS + 5)
+    await phone.wait_idle()
+    await phone.apply_time_limits()
+    assert len(phone.activity_kit.activities) == MAX_DISMISSED
+    assert (len(phone.activity_kit.alerts), phone.activity_kit.alert_count) == (
+        MAX_ALERTS,
+        MAX_ALERTS + 5,
+    )
 
 
 async def test_an_activity_goes_stale_at_its_stale_date_until_it_hears_more(place: Ground) -> None:
@@ -194,14 +197,14 @@ async def test_an_ended_activity_leaves_the_screen_when_it_is_told_to(
         dismiss_at=None if dismiss_in is None else now + dismiss_in,
     )
     await place.send(phone, activity, end)
-    assert phone.kit.running() == []
+    assert phone.activity_kit.running() == []
     if seen_after:
         await place.clock.advance(seen_after)
-        await phone.pass_time()
-        assert phone.kit.on_screen() == [activity]
+        await phone.apply_time_limits()
+        assert phone.activity_kit.on_screen() == [activity]
         await place.clock.advance(1)
-        await phone.pass_time()
-    assert phone.kit.on_screen() == []
+        await phone.apply_time_limits()
+    assert phone.activity_kit.on_screen() == []
     assert numbers(activity)[-1] == 9
     assert activity.token is not None
     assert place.apns.devices.tokens[activity.token].retired_at_ms is not None
@@ -213,14 +216,14 @@ async def test_an_activity_runs_for_eight_hours_at_most(place: Ground) -> None:
     activity = await place.start(phone)
     phone.quit()
     await place.clock.advance(8 * HOUR - 1)
-    await phone.pass_time()
+    await phone.apply_time_limits()
     assert activity.state is ActivityState.ACTIVE
     await place.clock.advance(1)
-    await phone.pass_time()
-    assert (activity.state, phone.kit.on_screen()) == (ActivityState.ENDED, [activity])
+    await phone.apply_time_limits()
+    assert (activity.state, phone.activity_kit.on_screen()) == (ActivityState.ENDED, [activity])
     await place.clock.advance(4 * HOUR)
-    await phone.pass_time()
-    assert phone.kit.on_screen() == []
+    await phone.apply_time_limits()
+    assert phone.activity_kit.on_screen() == []
 
 
 async def test_a_second_start_for_a_match_takes_the_place_of_the_first(place: Ground) -> None:
@@ -230,7 +233,7 @@ async def test_a_second_start_for_a_match_takes_the_place_of_the_first(place: Gr
     first = await place.start(phone)
     second = await place.start(phone)
     other = await place.start(phone, "8")
-    assert phone.kit.running() == [second, other]
+    assert phone.activity_kit.running() == [second, other]
     assert first.state is not ActivityState.ACTIVE
     assert place.stadium.of("update token")[1]["updateToken"] == second.token
 
@@ -248,11 +251,11 @@ async def test_without_permission_nothing_starts_and_what_runs_ends(place: Groun
     app = await phone.launch()
     await app.follows.follow("7")
     await place.start(phone)
-    await phone.kit.allow(is_allowed=False)
-    assert (phone.kit.running(), phone.bell("7")) == ([], Bell.WARNING)
+    await phone.activity_kit.set_allowed(is_allowed=False)
+    assert (phone.activity_kit.running(), phone.bell("7")) == ([], Bell.WARNING)
     await place.start(phone)
-    assert phone.kit.running() == []
-    await phone.kit.allow(is_allowed=True)
+    assert phone.activity_kit.running() == []
+    await phone.activity_kit.set_allowed(is_allowed=True)
     assert phone.bell("7") is Bell.FILLED
 
 
@@ -268,7 +271,7 @@ async def test_the_bell_has_four_states(place: Ground) -> None:
     await place.clock.advance(5)
     assert await following
     assert phone.bell("7") is Bell.FILLED
-    await phone.kit.allow(is_allowed=False)
+    await phone.activity_kit.set_allowed(is_allowed=False)
     assert phone.bell("7") is Bell.WARNING
     await app.follows.unfollow("7")
     assert phone.bell("7") is Bell.OUTLINE
@@ -294,10 +297,10 @@ async def test_a_phone_that_no_push_can_start_one_on_starts_it_itself(
     place.stadium.live["7"] = {"number": 3, "timestamp": place.clock.seconds()}
     phone = place.phone(os_version=os_version)
     app = await phone.launch()
-    assert (phone.kit.start_token is None) == starts_itself
+    assert (phone.activity_kit.start_token is None) == starts_itself
     await app.follows.follow("7", "40")
-    await phone.settled()
-    activity = phone.shown("7")
+    await phone.wait_idle()
+    activity = phone.find_activity("7")
     assert (activity is not None) == starts_itself
     if activity is not None:
         assert numbers(activity) == [3]
@@ -329,7 +332,7 @@ async def test_a_launch_goes_on_with_what_runs_and_ends_what_nobody_follows(plac
     phone.quit()
     del place.stadium.follows["8"]
     await phone.launch()
-    assert [activity.match_id for activity in phone.kit.running()] == ["7"]
+    assert [activity.match_id for activity in phone.activity_kit.running()] == ["7"]
     assert phone.bell("8") is Bell.OUTLINE
 
 
@@ -357,11 +360,11 @@ async def test_half_an_hour_without_news_ends_an_activity_while_the_app_runs(pla
     await place.clock.advance(20 * MINUTE)
     await place.update(phone, activity, 1)
     await place.clock.advance(30 * MINUTE - 1)
-    await phone.pass_time()
+    await phone.apply_time_limits()
     assert activity.state is ActivityState.ACTIVE
     await place.clock.advance(1)
-    await phone.pass_time()
-    assert (phone.shown("7"), phone.bell("7")) == (None, Bell.FILLED)
+    await phone.apply_time_limits()
+    assert (phone.find_activity("7"), phone.bell("7")) == (None, Bell.FILLED)
 
 
 async def test_swiping_an_activity_away_tells_the_server_and_unfollows(place: Ground) -> None:
@@ -370,9 +373,9 @@ async def test_swiping_an_activity_away_tells_the_server_and_unfollows(place: Gr
     await app.follows.follow("7")
     await place.start(phone)
     await phone.swipe_away("7")
-    await phone.settled()
+    await phone.wait_idle()
     assert place.stadium.of("dismissed") == [{"matchId": "7", "deviceId": "phone-1"}]
-    assert (phone.bell("7"), phone.kit.on_screen()) == (Bell.OUTLINE, [])
+    assert (phone.bell("7"), phone.activity_kit.on_screen()) == (Bell.OUTLINE, [])
 
 
 async def test_what_was_swiped_away_offline_is_told_at_the_next_launch(place: Ground) -> None:
@@ -383,7 +386,7 @@ async def test_what_was_swiped_away_offline_is_told_at_the_next_launch(place: Gr
     await phone.set_online(is_online=False)
     phone.quit()
     await phone.swipe_away("7")
-    await phone.settled()
+    await phone.wait_idle()
     assert (place.stadium.of("dismissed"), phone.bell("7")) == ([], Bell.OUTLINE)
     await phone.set_online(is_online=True)
     await phone.launch()
@@ -401,7 +404,7 @@ async def test_an_unfollow_without_network_holds_at_once_and_is_told_at_the_next
     await place.start(phone)
     await phone.set_online(is_online=False)
     await app.follows.unfollow("7")
-    assert (phone.bell("7"), phone.kit.running(), place.stadium.of("unfollow")) == (
+    assert (phone.bell("7"), phone.activity_kit.running(), place.stadium.of("unfollow")) == (
         Bell.OUTLINE,
         [],
         [],
@@ -415,7 +418,7 @@ async def test_an_unfollow_without_network_holds_at_once_and_is_told_at_the_next
     assert (phone.bell("7"), "7" in place.stadium.follows) == (Bell.OUTLINE, True)
     await phone.launch()
     assert place.stadium.of("unfollow") == [{"matchId": "7"}]
-    assert phone.defaults.texts("untold") == {}
+    assert phone.defaults.values("untold") == {}
 
 
 async def test_following_again_takes_an_untold_unfollow_back(place: Ground) -> None:
@@ -438,7 +441,7 @@ async def test_an_activity_on_a_channel_listens_there_and_hands_in_no_token(plac
     assert place.apns.devices.subscribers["abc=="] == {"phone-1"}
     await place.update(phone, activity, 1)
     assert numbers(activity) == [0, 1]
-    await phone.kit.end(activity)
+    await phone.activity_kit.end(activity)
     assert place.apns.devices.subscribers["abc=="] == set()
 
 
@@ -450,7 +453,9 @@ async def test_notifications_and_nonsense_are_told_apart(place: Ground) -> None:
         PushDelivery("phone-1", toss.decode(), "alert", 10, token=phone.device_token)
     )
     await phone.receive(
-        PushDelivery("phone-1", '{"aps": 1}', "liveactivity", 10, token=phone.kit.start_token)
+        PushDelivery(
+            "phone-1", '{"aps": 1}', "liveactivity", 10, token=phone.activity_kit.start_token
+        )
     )
     await phone.receive(
         PushDelivery(
@@ -458,14 +463,18 @@ async def test_notifications_and_nonsense_are_told_apart(place: Ground) -> None:
         )
     )
     assert [notice["aps"]["alert"]["title"] for notice in phone.notifications] == ["Toss"]
-    assert (phone.kit.unreadable, phone.kit.unknown, phone.kit.running()) == (1, 1, [])
+    assert (
+        phone.activity_kit.malformed,
+        phone.activity_kit.unknown,
+        phone.activity_kit.running(),
+    ) == (1, 1, [])
 
 
 async def test_a_start_for_a_token_that_has_been_replaced_is_ignored(place: Ground) -> None:
     phone = place.phone()
     await phone.launch()
-    old = phone.kit.start_token
-    await phone.kit.make_start_token()
+    old = phone.activity_kit.start_token
+    await phone.activity_kit.rotate_start_token()
     payload = payloads.start_payload(
         timestamp=1,
         content={},
@@ -474,6 +483,6 @@ async def test_a_start_for_a_token_that_has_been_replaced_is_ignored(place: Grou
         alert=payloads.Alert("", ""),
     )
     await phone.receive(PushDelivery("phone-1", payload.decode(), "liveactivity", 10, token=old))
-    assert (phone.kit.running(), phone.kit.unknown) == ([], 1)
+    assert (phone.activity_kit.running(), phone.activity_kit.unknown) == ([], 1)
     assert old is not None
     assert place.apns.devices.tokens[old].kind is TokenKind.START

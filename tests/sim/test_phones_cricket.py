@@ -61,7 +61,7 @@ class Site:
         while not mailbox.is_empty:
             for delivery in await mailbox.take():
                 await self.phones[delivery.device].receive(delivery)
-            await asyncio.gather(*(phone.settled() for phone in self.phones.values()))
+            await asyncio.gather(*(phone.wait_idle() for phone in self.phones.values()))
 
     async def match(self, match_id: str) -> str:
         """A live match."""
@@ -123,7 +123,7 @@ async def test_following_a_live_match_shows_it_on_every_device_of_the_person(the
     assert await app.follows.follow(match, "40")
     await there.deliver()
     for device in (phone, tablet):
-        activity = device.shown(match)
+        activity = device.find_activity(match)
         assert activity is not None
         assert activity.attributes["teamId"] == "40"
         record = await there.record(match, "ana", device.device_id)
@@ -138,10 +138,10 @@ async def test_a_rotated_token_replaces_the_old_one_in_place(there: Site) -> Non
     app = await phone.launch()
     await app.follows.follow(match)
     await there.deliver()
-    activity = phone.shown(match)
+    activity = phone.find_activity(match)
     assert activity is not None
-    await phone.kit.rotate(activity)
-    await phone.settled()
+    await phone.activity_kit.rotate_token(activity)
+    await phone.wait_idle()
     record = await there.record(match, "ben", "ben-phone")
     assert record is not None
     assert (record.status, record.update_token) == (ActivityStatus.ACTIVE, activity.token)
@@ -154,11 +154,11 @@ async def test_an_unfollow_takes_the_match_off_the_other_device_too(there: Site)
     await tablet.launch()
     await app.follows.follow(match)
     await there.deliver()
-    assert tablet.shown(match) is not None
+    assert tablet.find_activity(match) is not None
     await app.follows.unfollow(match)
     await there.deliver()
     for device in (phone, tablet):
-        assert device.shown(match) is None
+        assert device.find_activity(match) is None
         record = await there.record(match, "cem", device.device_id)
         assert record is not None
         assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_UNFOLLOW)
@@ -173,7 +173,7 @@ async def test_swiping_away_ends_and_unfollows(there: Site) -> None:
     await app.follows.follow(match)
     await there.deliver()
     await phone.swipe_away(match)
-    await phone.settled()
+    await phone.wait_idle()
     record = await there.record(match, "dev", "dev-phone")
     assert record is not None
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_DISMISSED)
@@ -203,8 +203,8 @@ async def test_a_phone_that_starts_its_activity_itself_is_registered_the_same_wa
     phone = there.phone("fay", "fay-phone", os_version="17.0")
     app = await phone.launch()
     await app.follows.follow(match)
-    await phone.settled()
-    activity = phone.shown(match)
+    await phone.wait_idle()
+    activity = phone.find_activity(match)
     assert activity is not None
     assert (activity.state, activity.is_push_started) == (ActivityState.ACTIVE, False)
     record = await there.record(match, "fay", "fay-phone")

@@ -23,18 +23,27 @@ from tally.kit.server import serving
 from tally.settings import Settings
 from tally.sim.apns.devices import TokenKind
 from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.command_line import stats_line
 from tally.sim.commands import sim
 from tally.sim.fault_injection import simulator_app
 from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.phones.cricket_client import CricketClient, PhoneOwner
-from tally.sim.phones.display import rows, summary
+from tally.sim.phones.display import phone_rows
 from tally.sim.phones.fleet import PhoneBehaviour, PhoneFleet
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import RemotePushService
 from tests.sim.stadium import AT_ONCE, Stadium
 
-CALM = PhoneBehaviour(quits=0, goes_offline=0, swipes_away=0, rotates=0)
-RESTLESS = PhoneBehaviour(interval=0.01, quits=0.5, goes_offline=0.3, swipes_away=0.0, rotates=0.5)
+CALM = PhoneBehaviour(
+    quit_probability=0, offline_probability=0, dismiss_probability=0, rotate_probability=0
+)
+RESTLESS = PhoneBehaviour(
+    interval=0.01,
+    quit_probability=0.5,
+    offline_probability=0.3,
+    dismiss_probability=0.0,
+    rotate_probability=0.5,
+)
 
 
 class World:
@@ -93,7 +102,7 @@ async def world(directory: Path, count: int, behaviour: PhoneBehaviour) -> Async
 
 async def test_every_phone_of_a_fleet_shows_what_is_pushed(tmp_path: Path) -> None:
     """Registered, following, started, handed in, updated: all over HTTP, with a push service in between."""
-    async with world(tmp_path, 8, CALM) as there, there.fleet.living(["7"]):
+    async with world(tmp_path, 8, CALM) as there, there.fleet.running(["7"]):
         await there.stadium.until(8, "follow")
         await there.start_all("7")
         await there.stadium.until(8, "update token")
@@ -106,21 +115,21 @@ async def test_every_phone_of_a_fleet_shows_what_is_pushed(tmp_path: Path) -> No
                 await there.gateway.send(Push(token=body["updateToken"], payload=update))
             ).is_delivered
         async with asyncio.timeout(60):
-            await there.fleet.until(
-                lambda: {activity.timestamp for activity in there.fleet.running()} == {9}
+            await there.fleet.wait_until(
+                lambda: {activity.timestamp for activity in there.fleet.running_activities()} == {9}
             )
-        shown = dict(rows(there.fleet))
-        assert shown["Newest state"] == "IND 120/3 (on 8 of 8)"
-        assert shown["Phones"] == "8 (8 launched, 8 open, 0 offline)"
-        assert shown["Latest trouble"] == "none"
-        assert "pushes received: 16" in summary(there.fleet, 1.0)
+        rows = dict(phone_rows(there.fleet))
+        assert rows["Latest state"] == "IND 120/3 (on 8 of 8)"
+        assert rows["Phones"] == "8 (8 launched, 8 open, 0 offline)"
+        assert rows["Last error"] == "none"
+        assert "pushes received: 16" in stats_line(phone_rows(there.fleet), 1.0)
 
 
 @pytest.mark.soak
 async def test_restless_owners_end_up_with_the_newest_token_at_the_server(tmp_path: Path) -> None:
     """Apps quit, tokens rotate, networks go: what the server was told last is what the activity has."""
     async with world(tmp_path, 5, RESTLESS) as there:
-        async with there.fleet.living(["7"]):
+        async with there.fleet.running(["7"]):
             await there.stadium.until(5, "follow")
             await there.start_all("7")
             await there.stadium.until(40, "update token")
@@ -132,17 +141,17 @@ async def test_restless_owners_end_up_with_the_newest_token_at_the_server(tmp_pa
                 for body in there.stadium.of("update token")
                 if body["deviceId"] == phone.device_id
             ]
-            for activity in phone.kit.running():
+            for activity in phone.activity_kit.running():
                 assert told[-1] == activity.token
-        assert there.fleet.trouble in {"", "There is no network"}
+        assert there.fleet.last_error in {"", "The phone is offline"}
 
 
 async def test_a_push_service_that_is_gone_is_told_in_words() -> None:
     async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
         apple = RemotePushService(client, "http://127.0.0.1:9", "nobody")
-        with pytest.raises(Unavailable, match="push service"):
+        with pytest.raises(Unavailable, match="APNs simulator"):
             await apple.issue("phone", TokenKind.DEVICE)
-        with pytest.raises(Unavailable, match="push service"):
+        with pytest.raises(Unavailable, match="APNs simulator"):
             await anext(aiter(apple.deliveries()))
 
 

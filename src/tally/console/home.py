@@ -49,7 +49,7 @@ OUTCOME_ICONS: Final = {
 def add_home_pages(shell: Shell, context: ConsoleContext, dashboard: Dashboard) -> None:
     @shell.page("/", "Home", ABOUT)
     def home() -> None:
-        if context.outside is not None and context.outside.places:
+        if context.outside is not None and context.outside.urls:
             with ui.row().classes("items-center gap-2 no-wrap tally-quiet tally-small"):
                 ui.icon("theater_comedy").props("aria-hidden=true")
                 ui.label(DEMO)

@@ -70,7 +70,9 @@ class Iphone:
             self._screen.show("no phone", lambda: ui.label("Only the demo (tally up) has phones."))
             return
         activities = [
-            activity for activity in phone.kit.on_screen() if activity.match_id == self._match_id
+            activity
+            for activity in phone.activity_kit.on_screen()
+            if activity.match_id == self._match_id
         ]
         versions = [
             (activity.activity_id, activity.updates, activity.timestamp, activity.state)
@@ -110,7 +112,7 @@ class Iphone:
 
     @property
     def _phone(self) -> "VirtualPhone | None":
-        crowd = self._context.outside.crowd if self._context.outside is not None else None
+        crowd = self._context.outside.phones if self._context.outside is not None else None
         return None if crowd is None else crowd.visitor
 
 

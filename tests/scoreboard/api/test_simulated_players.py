@@ -14,8 +14,9 @@ from tally.errors import Invalid
 from tally.kit.clock import SystemClock
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
+from tally.sim.command_line import stats_line
 from tally.sim.players.command import api_url
-from tally.sim.players.display import summary
+from tally.sim.players.display import player_rows
 from tally.sim.players.fleet import PlayerFleet
 from tally.sim.players.player import PlayerBehaviour
 from tally.sim.players.scoreboard_client import ScoreboardClient
@@ -31,8 +32,8 @@ from tests.scoreboard.api.servers import SharedServers, restartable_redis
 
 LIVELY = PlayerBehaviour(
     interval=0.02,
-    replays=0.5,
-    cheats=0.5,
+    replay_probability=0.5,
+    cheat_probability=0.5,
     retry_policy=RetryPolicy(attempts=20, base=0.01, cap=0.1, deadline=20),
 )
 
@@ -54,29 +55,27 @@ async def test_simulated_players_find_no_violation_while_redis_is_killed(
         ClientBuilder().no_proxy().timeout(timedelta(seconds=30)).build() as client,
     ):
         fleet = fleet_on(harness, client)
-        stats = fleet.server.stats
-        async with fleet.living(6):
-            await wait_until(lambda: _as_coroutine(stats.trades > 30))
+        stats = fleet.scoreboard.stats
+        async with fleet.running(6):
+            await wait_until(lambda: _as_coroutine(stats.games > 30))
             await redis.kill()
             await wait_until(
-                lambda: _as_coroutine(
-                    stats.trades > 60 and stats.cheats > 10 and stats.replays > 10
-                )
+                lambda: _as_coroutine(stats.games > 60 and stats.cheats > 10 and stats.replays > 10)
             )
             await redis.start()
-            await wait_until(lambda: _as_coroutine(stats.trades > 90))
-        assert stats.broken == 0
+            await wait_until(lambda: _as_coroutine(stats.games > 90))
+        assert stats.violations == 0
         leaderboard = {
             entry["user_id"]: entry["score"]
             for entry in (await harness.leaderboard("?limit=100"))["leaderboard"]
         }
         for player in fleet.players:
-            assert player.user is not None
-            assert leaderboard[player.user.user_id] >= player.score > 0
-        assert "promises broken: 0" in summary(fleet, 1.0)
+            assert player.account is not None
+            assert leaderboard[player.account.user_id] >= player.score > 0
+        assert "violations: 0" in stats_line(player_rows(fleet, 1.0), 1.0)
         second = fleet_on(harness, client)
-        async with second.living(2):
-            await wait_until(lambda: _as_coroutine(second.signed_up == 2))
+        async with second.running(2):
+            await wait_until(lambda: _as_coroutine(second.registered_count == 2))
         assert (await harness.leaderboard())["total_players"] == 6, (
             "the same seed creates the same players, who log in again"
         )
@@ -89,9 +88,9 @@ async def _as_coroutine(value: bool) -> bool:
 async def test_a_wrong_key_stops_the_simulation(harness: ScoreboardHarness) -> None:
     async with ClientBuilder().no_proxy().build() as client:
         fleet = fleet_on(harness, client, "not-the-key-of-the-game-servers-01")
-        async with fleet.living(2):
-            await asyncio.wait_for(fleet.refused.wait(), 30)
-    assert "401 UNAUTHORIZED" in fleet.server.stats.last_error
+        async with fleet.running(2):
+            await asyncio.wait_for(fleet.rejected.wait(), 30)
+    assert "401 UNAUTHORIZED" in fleet.scoreboard.stats.last_error
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Virtual ESP32 boards in a greenhouse that measure, lose their network, reboot, and post what they measured to a server.
+"""Virtual ESP32 boards in a greenhouse that measure, go offline, restart and post readings.
 
-A `Board` is the firmware: its sensors, its own clock, its buffer and its patience. It speaks HTTP
-through an `Uplink`. A `Fleet` runs many of them, and `tally sim boards` shows how they do.
+`board` is the firmware: sensors, clock, buffer and retries. `devices_client` speaks HTTP, `fleet`
+runs many boards, and `tally sim boards` displays them.
 """

@@ -1,12 +1,11 @@
-"""A virtual ESP32, as its firmware would be: it measures on its own clock, keeps what was not acknowledged, and tries again.
+"""The firmware of a virtual ESP32 board: measures, buffers readings and delivers them.
 
-    board = VirtualBoard(hardware_id, uplink, clock, random.Random(1))
+    board = VirtualBoard(hardware_id, devices, clock, random.Random(1))
     board.measure()
     await board.deliver()
 
-Nothing leaves the buffer before the server has said that it has it, or that it will never take it.
-Measuring goes on while the server is away; when the buffer is full, the oldest readings are lost,
-and counted.
+A reading stays in the buffer until the server acknowledges or rejects it. The board keeps measuring
+while the server is unavailable; a full buffer drops and counts the oldest readings.
 """
 
 import random
@@ -30,18 +29,18 @@ from tally.sim.boards.devices_client import (
     BoardRegistration,
     DevicesClient,
 )
-from tally.sim.boards.sensors import NAMES, GreenhouseSensors
+from tally.sim.boards.sensors import SENSOR_NAMES, GreenhouseSensors
 
 MAX_BATCH_SIZE: Final = 100
 BUFFER_CAPACITY: Final = 100_000
 FIRMWARE_VERSION: Final = "1.0.16"
-# After this, the board waits for its next window before it tries again.
+# When the retries are exhausted, the board tries again with its next reading.
 BOARD_RETRY_POLICY: Final = RetryPolicy(attempts=8, base=0.5, cap=60, deadline=300)
 
 
 @dataclass(frozen=True, slots=True)
 class BoardClock:
-    """The board's own clock: off by some milliseconds, and a little too fast or too slow."""
+    """The board's clock, with an offset and a drift."""
 
     clock: Clock
     offset_ms: int = 0
@@ -49,17 +48,17 @@ class BoardClock:
     started: float = 0.0
 
     @classmethod
-    def cheap(cls, clock: Clock, rng: random.Random) -> "BoardClock":
+    def inaccurate(cls, clock: Clock, rng: random.Random) -> "BoardClock":
         return cls(clock, round(rng.gauss(0, 800)), rng.gauss(0, 40), clock.monotonic())
 
     def milliseconds(self) -> int:
-        drifted = (self.clock.monotonic() - self.started) * self.drift_ppm / 1000
-        return self.clock.milliseconds() + self.offset_ms + round(drifted)
+        drift = (self.clock.monotonic() - self.started) * self.drift_ppm / 1000
+        return self.clock.milliseconds() + self.offset_ms + round(drift)
 
 
 @dataclass(frozen=True, slots=True)
 class BufferedReading:
-    """A reading in the buffer, and the boot in which it was measured."""
+    """A reading in the buffer and the boot it was measured in."""
 
     boot_id: str
     reading: BoardReading
@@ -69,43 +68,41 @@ class BufferedReading:
 class VirtualBoard:
     """One board.
 
-    `patience` is for one delivery; whoever runs the board delivers again at the next window.
+    `retry_policy` applies to one request; the fleet delivers again after the next reading.
+    Configuration, hardware and firmware state of one board, hence more than eight fields.
     """
 
     hardware_id: str
-    uplink: DevicesClient
+    devices: DevicesClient
     clock: Clock
     rng: random.Random
     retry_policy: RetryPolicy = BOARD_RETRY_POLICY
     capacity: int = BUFFER_CAPACITY
-    quartz: BoardClock = field(init=False)
+    board_clock: BoardClock = field(init=False)
     sensors: GreenhouseSensors = field(init=False)
     buffer: deque[BufferedReading] = field(default_factory=deque)
     boot_id: str = ""
     confirmation_id: str | None = None
-    measured: int = 0
-    lost: int = 0
+    measured_count: int = 0
+    dropped_count: int = 0
     _window_start: int = 0
-    _at_once: int = MAX_BATCH_SIZE
+    _batch_size: int = MAX_BATCH_SIZE
 
     def __post_init__(self) -> None:
-        self.quartz = BoardClock.cheap(self.clock, self.rng)
-        self.sensors = GreenhouseSensors.somewhere(self.rng)
+        self.board_clock = BoardClock.inaccurate(self.clock, self.rng)
+        self.sensors = GreenhouseSensors.at_random_location(self.rng)
         self.boot()
 
     def boot(self) -> None:
-        """Start, or start again: a new boot id, and a window that begins now.
-
-        The buffer is in flash and stays.
-        """
+        """Start or restart with a new boot id and window. The buffer is in flash and survives."""
         self.boot_id = str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
-        self._window_start = self.quartz.milliseconds()
+        self._window_start = self.board_clock.milliseconds()
         self.confirmation_id = None
 
     def measure(self, at_ms: int | None = None) -> BoardReading:
-        """Close the window that is open, now or at a given moment of the board's clock, and buffer what it saw."""
+        """Close the current window, now or at a time of the board's clock, and buffer a reading."""
         start = self._window_start
-        end = max(start + 1, self.quartz.milliseconds() if at_ms is None else at_ms)
+        end = max(start + 1, self.board_clock.milliseconds() if at_ms is None else at_ms)
         self._window_start = end
         values, statuses = self.sensors.measure(end)
         reading = BoardReading(
@@ -113,77 +110,84 @@ class VirtualBoard:
         )
         if len(self.buffer) >= self.capacity:
             self.buffer.popleft()
-            self.lost += 1
+            self.dropped_count += 1
         self.buffer.append(BufferedReading(self.boot_id, reading))
-        self.measured += 1
+        self.measured_count += 1
         return reading
 
-    def remember(self, readings: int, interval_ms: int) -> None:
-        """Measure what would have been measured so far, had the board been offline for so many windows."""
-        now = self.quartz.milliseconds()
+    def backfill(self, readings: int, interval_ms: int) -> None:
+        """Buffer the readings of an offline period of `readings` windows."""
+        now = self.board_clock.milliseconds()
         self._window_start = now - readings * interval_ms
         for window in range(readings - 1, -1, -1):
             self.measure(now - window * interval_ms)
 
     async def register(self) -> None:
-        """Say hello, once in every boot; Unavailable, RateLimited or Refused where that does not succeed."""
+        """Register the board, once per boot; raises Unavailable, RateLimited or RequestRejected."""
         features = {"tft_display": self.hardware_id[-1] in "02468ACE", "offline_buffering": True}
-        hello = BoardRegistration(
-            self.hardware_id, self.boot_id, FIRMWARE_VERSION, BoardCapabilities(NAMES, features)
+        registration = BoardRegistration(
+            self.hardware_id,
+            self.boot_id,
+            FIRMWARE_VERSION,
+            BoardCapabilities(SENSOR_NAMES, features),
         )
-        confirmed = await self.retry_policy.call(
-            lambda: self.uplink.register(hello), self.clock, self.rng
+        confirmation = await self.retry_policy.call(
+            lambda: self.devices.register(registration), self.clock, self.rng
         )
-        self.confirmation_id = confirmed.confirmation_id
+        self.confirmation_id = confirmation.confirmation_id
 
     async def deliver(self) -> None:
-        """Send the buffer, oldest first, until it is empty; the same errors where that does not succeed."""
+        """Send the buffer, oldest first; raises the same errors as `register`."""
         if self.confirmation_id is None:
             await self.register()
         while self.buffer:
-            waiting = tuple(islice(self.buffer, self._at_once))
+            batch = tuple(islice(self.buffer, self._batch_size))
             try:
                 receipt = await self.retry_policy.call(
-                    partial(self._send, waiting), self.clock, self.rng
+                    partial(self._send, batch), self.clock, self.rng
                 )
             except BatchTooLarge:
-                if self._at_once == 1:
+                if self._batch_size == 1:
                     raise
-                self._at_once = max(1, self._at_once // 2)
+                self._batch_size = max(1, self._batch_size // 2)
                 continue
-            self._settle(waiting, receipt)
+            self._remove_delivered(batch, receipt)
 
-    async def _send(self, waiting: Sequence[BufferedReading]) -> BatchReceipt:
-        readings = tuple(self._dated(each) for each in waiting)
-        return await self.uplink.send(
+    async def _send(self, batch: Sequence[BufferedReading]) -> BatchReceipt:
+        readings = tuple(self._with_boot_id(buffered) for buffered in batch)
+        return await self.devices.send(
             BoardBatch(self.hardware_id, self.boot_id, FIRMWARE_VERSION, readings)
         )
 
-    def _dated(self, each: BufferedReading) -> BoardReading:
-        """A reading of an earlier boot says so."""
-        made = each.reading
-        if each.boot_id == self.boot_id:
-            return made
+    def _with_boot_id(self, buffered: BufferedReading) -> BoardReading:
+        """Readings of earlier boots carry their boot id."""
+        reading = buffered.reading
+        if buffered.boot_id == self.boot_id:
+            return reading
         return BoardReading(
-            made.batch_id, made.timestamp_ms, made.sensors, made.sensor_status, each.boot_id
+            reading.batch_id,
+            reading.timestamp_ms,
+            reading.sensors,
+            reading.sensor_status,
+            buffered.boot_id,
         )
 
-    def _settle(self, sent: Sequence[BufferedReading], receipt: BatchReceipt) -> None:
-        """Keep what the receipt does not speak of: the server may not have it."""
+    def _remove_delivered(self, sent: Sequence[BufferedReading], receipt: BatchReceipt) -> None:
+        """Remove acknowledged and rejected readings; others may not have been stored."""
         rejected = {rejection.index for rejection in receipt.rejected}
-        has = receipt.acknowledged_batch_ids | receipt.duplicate_batch_ids
-        settled = {
-            each.reading.batch_id
-            for index, each in enumerate(sent)
-            if index in rejected or each.reading.batch_id in has
+        stored = receipt.acknowledged_batch_ids | receipt.duplicate_batch_ids
+        delivered = {
+            buffered.reading.batch_id
+            for index, buffered in enumerate(sent)
+            if index in rejected or buffered.reading.batch_id in stored
         }
-        if not settled:
-            raise Unavailable("The receipt speaks of none of the readings that were sent")
-        # They still stand in front, but for those that a full buffer has lost in the meantime.
-        mine = {each.reading.batch_id for each in sent}
-        kept: list[BufferedReading] = []
-        while self.buffer and self.buffer[0].reading.batch_id in mine:
-            each = self.buffer.popleft()
-            if each.reading.batch_id not in settled:
-                kept.append(each)
-        self.buffer.extendleft(reversed(kept))
+        if not delivered:
+            raise Unavailable("The receipt mentions none of the readings sent")
+        # They are at the front, except those that a full buffer dropped in the meantime.
+        batch_ids = {buffered.reading.batch_id for buffered in sent}
+        remaining: list[BufferedReading] = []
+        while self.buffer and self.buffer[0].reading.batch_id in batch_ids:
+            buffered = self.buffer.popleft()
+            if buffered.reading.batch_id not in delivered:
+                remaining.append(buffered)
+        self.buffer.extendleft(reversed(remaining))

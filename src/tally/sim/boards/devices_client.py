@@ -1,13 +1,12 @@
-"""The board's network: registration and readings over HTTP, and what the server's answers mean to a board.
+"""A client for the devices API, shared by all boards of a fleet.
 
-`figures` count what all boards of a process did; `calling` tells which errors there are.
+`stats` counts the requests of all boards; `tally.sim.http_client` defines the errors.
 """
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from pyreqwest.client import Client
@@ -23,23 +22,25 @@ from tally.sim.http_client import (
     transient_error,
 )
 
-TIMEOUT: Final = timedelta(seconds=30)
-
 T = TypeVar("T")
 
 
 class BatchTooLarge(RequestRejected):
-    """The request was too large."""
+    """The server rejected the request as too large."""
 
-    default_code = "too_much"
+    default_code = "batch_too_large"
 
 
 class BoardCapabilities(msgspec.Struct, frozen=True):
+    """Sensors and features of a board."""
+
     sensors: tuple[str, ...]
     features: dict[str, bool]
 
 
 class BoardRegistration(msgspec.Struct, frozen=True):
+    """The body of a registration."""
+
     hardware_id: str
     boot_id: str
     firmware_version: str
@@ -47,12 +48,14 @@ class BoardRegistration(msgspec.Struct, frozen=True):
 
 
 class BoardConfirmation(msgspec.Struct, frozen=True):
+    """The response to a registration."""
+
     confirmation_id: str
     status: str
 
 
 class BoardReading(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One window's values. `boot_id` only where the board has been restarted since."""
+    """The values of one window; `boot_id` is set if the board restarted since."""
 
     batch_id: str
     timestamp_ms: int
@@ -62,6 +65,8 @@ class BoardReading(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoardBatch(msgspec.Struct, frozen=True):
+    """The body of a data upload."""
+
     hardware_id: str
     boot_id: str
     firmware_version: str
@@ -69,12 +74,16 @@ class BoardBatch(msgspec.Struct, frozen=True):
 
 
 class BoardRejection(msgspec.Struct, frozen=True):
+    """A rejected reading of a batch."""
+
     index: int
     field: str
     why: str
 
 
 class BatchReceipt(msgspec.Struct, frozen=True):
+    """The response to a data upload."""
+
     acknowledged_batch_ids: frozenset[str]
     duplicate_batch_ids: frozenset[str]
     rejected: tuple[BoardRejection, ...]
@@ -82,7 +91,7 @@ class BatchReceipt(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class BoardStats(CallStats):
-    """What was sent and what came of it."""
+    """Counts of readings by outcome."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -92,16 +101,16 @@ class BoardStats(CallStats):
 
 @dataclass(frozen=True, slots=True)
 class DevicesClient:
-    """The way to a server: `url` is that of its devices backend, such as http://127.0.0.1:8080/devices."""
+    """The devices backend at `url`, for example http://127.0.0.1:8080/devices."""
 
     client: Client
     url: str
     api_key: Secret
     clock: Clock
-    most_requests: int | None = None
+    max_requests: int | None = None
     stats: BoardStats = field(default_factory=BoardStats)
-    # Set when the last of `most_requests` has been sent.
-    spent: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when `max_requests` requests were sent.
+    exhausted: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def register(self, registration: BoardRegistration) -> BoardConfirmation:
         return await self._post("/register", registration, BoardConfirmation)
@@ -114,43 +123,43 @@ class DevicesClient:
         return receipt
 
     async def _post(self, path: str, body: object, kind: type[T]) -> T:
-        if self.spent.is_set():
-            raise Unavailable("As many requests as were wanted have been sent")
+        if self.exhausted.is_set():
+            raise Unavailable("The maximum number of requests was sent")
         self.stats.requests += 1
-        if self.stats.requests == self.most_requests:
-            self.spent.set()
+        if self.stats.requests == self.max_requests:
+            self.exhausted.set()
         if isinstance(body, BoardBatch):
             self.stats.sent += len(body.readings)
         started = self.clock.monotonic()
         try:
-            answer = await self._answer(path, msgspec.json.encode(body), kind)
+            response = await self._request(path, msgspec.json.encode(body), kind)
         except TallyError as error:
             self.stats.failures += 1
             self.stats.last_error = error.message
             raise
         self.stats.latencies.append(self.clock.monotonic() - started)
-        return answer
+        return response
 
-    async def _answer(self, path: str, body: bytes, kind: type[T]) -> T:
+    async def _request(self, path: str, body: bytes, kind: type[T]) -> T:
         headers = {"X-API-Key": self.api_key.reveal(), "Content-Type": "application/json"}
         response, content = await send_request(
             self.client.post(self.url + path).headers(headers).body_bytes(body)
         )
         if response.status >= 300:
-            raise _trouble(response.status, response.headers, content)
+            raise _error_for(response.status, response.headers, content)
         return decode_body(content, kind)
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _ErrorBody(msgspec.Struct, frozen=True):
     error: str = ""
     message: str = ""
 
 
-def _trouble(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
+def _error_for(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
     try:
-        told = msgspec.json.decode(content, type=_Told)
+        error_body = msgspec.json.decode(content, type=_ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = _Told()
-    message = f"{status} {told.error} {told.message}".rstrip()
-    lasting = BatchTooLarge if status == 413 else RequestRejected
-    return transient_error(status, headers, message) or lasting(message)
+        error_body = _ErrorBody()
+    message = f"{status} {error_body.error} {error_body.message}".rstrip()
+    permanent = BatchTooLarge if status == 413 else RequestRejected
+    return transient_error(status, headers, message) or permanent(message)

@@ -1,9 +1,9 @@
-"""Many boards at once: each measures in its own rhythm, loses its network now and then, restarts now and then.
+"""A fleet of boards that measure at random offsets, go offline and restart.
 
-    async with BoardFleet(uplink, clock, random.Random(1), BoardBehaviour(interval=300)).living(10_000) as fleet: ...
+    async with BoardFleet(devices, clock, random.Random(1)).running(10_000) as fleet: ...
 
-Measuring and sending are two tasks of a board, as on the real one: a server that is away stops
-neither the other boards nor the measuring of this one.
+Like the real firmware, a board measures and sends in two tasks: an unavailable server stops neither
+its measurements nor the other boards.
 """
 
 import asyncio
@@ -23,131 +23,132 @@ from tally.sim.http_client import RequestRejected, is_cancelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardBehaviour:
-    """How the boards of a fleet live. Times are in seconds, shares are of all windows."""
+    """The behaviour of boards. Times are in seconds; probabilities are per window."""
 
     interval: float = 300.0
-    # How many windows a board has in its buffer when it is switched on.
+    # Readings in the buffer of a board when it starts.
     backlog: int = 0
-    goes_offline: float = 0.01
+    offline_probability: float = 0.01
     offline_windows: tuple[int, int] = (2, 20)
-    restarts: float = 0.002
+    restart_probability: float = 0.002
     retry_policy: RetryPolicy = BOARD_RETRY_POLICY
-    # How long the boards have to deliver what they hold when the fleet is to stop.
-    farewell: float = 5.0
+    # Time to deliver buffered readings at shutdown.
+    shutdown_seconds: float = 5.0
 
 
 @dataclass(slots=True)
 class BoardFleet:
-    """The boards, what became of what they sent, and how they live."""
+    """The boards and their statistics."""
 
-    uplink: DevicesClient
+    devices: DevicesClient
     clock: Clock
     rng: random.Random
     behaviour: BoardBehaviour = field(default_factory=BoardBehaviour)
     boards: list[VirtualBoard] = field(default_factory=list)
     offline: set[str] = field(default_factory=set)
-    refused: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when the server rejects a board.
+    rejected: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def stats(self) -> BoardStats:
-        return self.uplink.stats
+        return self.devices.stats
 
     @property
-    def measured(self) -> int:
-        return sum(board.measured for board in self.boards)
+    def measured_count(self) -> int:
+        return sum(board.measured_count for board in self.boards)
 
     @property
-    def buffered(self) -> int:
+    def buffered_count(self) -> int:
         return sum(len(board.buffer) for board in self.boards)
 
     @property
-    def lost(self) -> int:
-        return sum(board.lost for board in self.boards)
+    def dropped_count(self) -> int:
+        return sum(board.dropped_count for board in self.boards)
 
     @property
-    def registered(self) -> int:
+    def registered_count(self) -> int:
         return sum(board.confirmation_id is not None for board in self.boards)
 
     @asynccontextmanager
-    async def living(self, count: int) -> AsyncIterator["BoardFleet"]:
-        """Switch so many boards on, let them live, and at the end let them deliver what they hold, if that is soon done."""
+    async def running(self, count: int) -> AsyncIterator["BoardFleet"]:
+        """Run `count` boards until the block ends, then deliver what they have buffered."""
         self.boards += [self._new_board() for _ in range(count)]
-        tasks = [asyncio.create_task(self._live(board)) for board in self.boards]
+        tasks = [asyncio.create_task(self._run(board)) for board in self.boards]
         try:
             yield self
         finally:
             await cancel_all(tasks)
-            await self._say_farewell()
+            await self._deliver_buffers()
             for task in tasks:
                 if not task.cancelled():
                     task.result()
 
     def _new_board(self) -> VirtualBoard:
-        """Locally administered addresses, so that no real board is ever meant."""
+        """A board with a locally administered address, which no real board has."""
         hardware_id = ":".join(f"{byte:02X}" for byte in (0x02, *self.rng.randbytes(5)))
-        rng = random.Random(self.rng.getrandbits(64))  # noqa: S311 - weather, not keys
-        return VirtualBoard(hardware_id, self.uplink, self.clock, rng, self.behaviour.retry_policy)
+        rng = random.Random(self.rng.getrandbits(64))  # noqa: S311  sensor data, not keys
+        return VirtualBoard(hardware_id, self.devices, self.clock, rng, self.behaviour.retry_policy)
 
-    async def _live(self, board: VirtualBoard) -> None:
-        work = asyncio.Event()
-        board.remember(self.behaviour.backlog, round(self.behaviour.interval * 1000))
+    async def _run(self, board: VirtualBoard) -> None:
+        has_readings = asyncio.Event()
+        board.backfill(self.behaviour.backlog, round(self.behaviour.interval * 1000))
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._measure(board, work))
-                tasks.create_task(self._deliver(board, work))
+                tasks.create_task(self._measure(board, has_readings))
+                tasks.create_task(self._deliver(board, has_readings))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
-    async def _measure(self, board: VirtualBoard, work: asyncio.Event) -> None:
-        """Boards are not switched on all at once, so their windows do not end all at once either."""
+    async def _measure(self, board: VirtualBoard, has_readings: asyncio.Event) -> None:
+        """Measure every interval; a random start offset spreads the load."""
         behaviour, rng = self.behaviour, board.rng
         await self.clock.sleep(rng.uniform(0, behaviour.interval))
-        away = 0
+        offline_windows = 0
         while True:
-            if rng.random() < behaviour.restarts:
+            if rng.random() < behaviour.restart_probability:
                 board.boot()
             board.measure()
-            if away == 0 and rng.random() < behaviour.goes_offline:
-                away = rng.randint(*behaviour.offline_windows)
+            if offline_windows == 0 and rng.random() < behaviour.offline_probability:
+                offline_windows = rng.randint(*behaviour.offline_windows)
                 self.offline.add(board.hardware_id)
-            elif away > 0:
-                away -= 1
-            if away == 0:
+            elif offline_windows > 0:
+                offline_windows -= 1
+            if offline_windows == 0:
                 self.offline.discard(board.hardware_id)
-                work.set()
+                has_readings.set()
             await self.clock.sleep(behaviour.interval)
 
-    async def _deliver(self, board: VirtualBoard, work: asyncio.Event) -> None:
+    async def _deliver(self, board: VirtualBoard, has_readings: asyncio.Event) -> None:
         while not is_cancelled():
-            await work.wait()
-            work.clear()
+            await has_readings.wait()
+            has_readings.clear()
             try:
                 await board.deliver()
             except (Unavailable, RateLimited):
-                # What was not acknowledged is still in the buffer, and goes with the next window.
+                # Unacknowledged readings stay in the buffer until the next window.
                 continue
             except RequestRejected:
-                self.refused.set()
+                self.rejected.set()
 
-    async def _say_farewell(self) -> None:
-        holding = [
+    async def _deliver_buffers(self) -> None:
+        boards = [
             board for board in self.boards if board.buffer and board.hardware_id not in self.offline
         ]
-        if self.refused.is_set() or self.uplink.spent.is_set():
+        if self.rejected.is_set() or self.devices.exhausted.is_set():
             return
         try:
-            await finish_within(self.clock, self.behaviour.farewell, _try_all(holding))
+            await finish_within(self.clock, self.behaviour.shutdown_seconds, _deliver_all(boards))
         except DeadlineExceeded:
             return
 
 
-async def _try_all(boards: Sequence[VirtualBoard]) -> None:
-    await asyncio.gather(*(_try(board) for board in boards))
+async def _deliver_all(boards: Sequence[VirtualBoard]) -> None:
+    await asyncio.gather(*(_try_deliver(board) for board in boards))
 
 
-async def _try(board: VirtualBoard) -> TallyError | None:
+async def _try_deliver(board: VirtualBoard) -> TallyError | None:
     try:
         await board.deliver()
-    except TallyError as trouble:
-        return trouble
+    except TallyError as error:
+        return error
     return None

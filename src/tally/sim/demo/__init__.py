@@ -1,6 +1,6 @@
-"""The demo: every outside service simulated beside the server, and made-up people who use it.
+"""The demo: simulators for every external service, and virtual clients that use the server.
 
-`outside` starts the services and says which settings lead there, `people` lets boards, athletes,
-players and phones live, `programme` keeps matches on the air, and `kept` remembers across restarts
-who they are.
+`services` starts the simulators and returns the settings for them, `clients` runs boards, athletes,
+players and phones, `match_schedule` keeps matches live, and `state` persists identities across
+restarts.
 """

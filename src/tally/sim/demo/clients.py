@@ -1,9 +1,9 @@
-"""Made-up people who use the server: boards that measure, athletes who train, players who play, phones that follow matches.
+"""Runs the virtual clients of the demo: boards, athletes, players, phones and live matches.
 
-    async with people(outside, url, clock, kept): ...
+    async with demo_clients(services, url, clock, state): ...
 
-Each kind lives in a task of its own. One that fails is logged and tried again later: a demo that
-loses its boards goes on with its athletes.
+Each kind runs in its own task. A failed task is logged and restarted, so that one kind of client
+does not stop the others.
 """
 
 import asyncio
@@ -33,124 +33,122 @@ from tally.sim.demo.state import DemoState
 from tally.sim.players.fleet import PlayerFleet
 from tally.sim.players.scoreboard_client import ScoreboardClient
 
-BOARDS: Final = 40
-BOARD_SECONDS: Final = 5.0
-ATHLETES: Final = 12
-PLAYERS: Final = 20
-# An hour of theirs in a second of ours.
-ATHLETES_SPEED: Final = 3600.0
-AGAIN_SECONDS: Final = 10.0
-CALL_SECONDS: Final = 10
-# Boards deliver what they hold before they go.
-FAREWELL_SECONDS: Final = 10.0
+BOARD_COUNT: Final = 40
+BOARD_INTERVAL_SECONDS: Final = 5.0
+ATHLETE_COUNT: Final = 12
+PLAYER_COUNT: Final = 20
+# An hour of training per second.
+ATHLETE_SPEED: Final = 3600.0
+RESTART_SECONDS: Final = 10.0
+REQUEST_TIMEOUT_SECONDS: Final = 10
+# Boards deliver buffered readings before they stop.
+SHUTDOWN_SECONDS: Final = 10.0
 
 _log = logs.logger()
 
 
 @dataclass(frozen=True, slots=True)
 class DemoClients:
-    """What everybody needs: the server, the outside world, a client, and what is remembered."""
+    """What the clients share: the server's URL, the simulators, an HTTP client and the state."""
 
     url: str
-    outside: SimulatedServices
+    services: SimulatedServices
     client: Client
     clock: Clock
-    kept: DemoState
+    state: DemoState
 
-    async def live_boards(self) -> None:
-        rng = self.kept.rng("boards")
-        key = self.kept.secret("boards") or await self._make_board_key()
-        uplink = DevicesClient(self.client, f"{self.url}/devices", key, self.clock)
-        fleet = BoardFleet(uplink, self.clock, rng, BoardBehaviour(interval=BOARD_SECONDS))
-        async with fleet.living(BOARDS):
-            await fleet.refused.wait()
-        self.kept.forget_secret("boards")
+    async def run_boards(self) -> None:
+        key = self.state.load_secret("boards") or await self._create_board_key()
+        devices = DevicesClient(self.client, f"{self.url}/devices", key, self.clock)
+        behaviour = BoardBehaviour(interval=BOARD_INTERVAL_SECONDS)
+        fleet = BoardFleet(devices, self.clock, self.state.rng("boards"), behaviour)
+        async with fleet.running(BOARD_COUNT):
+            await fleet.rejected.wait()
+        self.state.delete_secret("boards")
 
-    async def live_athletes(self) -> None:
-        strava = self.outside.strava
+    async def run_athletes(self) -> None:
+        strava = self.services.strava
         if strava is None:
             return
-        token = keyfile.read_or_create(self._data_dir / "collect-strava-verify.key")
-        given = self.outside.settings.collect_strava_verify_token or token
-        # One from before a restart, or from a try that failed, may lead to a port that is no longer
-        # ours.
+        default = keyfile.read_or_create(self._data_dir / "collect-strava-verify.key")
+        token = self.services.settings.collect_strava_verify_token or default
+        # The callback of an earlier subscription may point to another port.
         strava.webhooks.unsubscribe()
-        await strava.webhooks.subscribe(f"{self.url}/collect/webhooks/strava", given.reveal())
-        rng = self.kept.rng("athletes")
-        accounts, clock = (
-            StravaControlClient(self.client, strava.url),
-            AcceleratedClock(self.clock, ATHLETES_SPEED),
-        )
+        await strava.webhooks.subscribe(f"{self.url}/collect/webhooks/strava", token.reveal())
         fleet = AthleteFleet(
-            accounts, clock, rng, CollectClient(self.client, f"{self.url}/collect")
+            StravaControlClient(self.client, strava.url),
+            AcceleratedClock(self.clock, ATHLETE_SPEED),
+            self.state.rng("athletes"),
+            CollectClient(self.client, f"{self.url}/collect"),
         )
-        known = {
+        accounts = {
             f"{athlete.firstname} {athlete.lastname}": athlete.id
             for athlete in strava.athletes.values()
         }
-        await fleet.sign_up(ATHLETES, known)
+        await fleet.sign_up(ATHLETE_COUNT, accounts)
         async with fleet.running():
             await asyncio.get_running_loop().create_future()
 
-    async def live_players(self) -> None:
-        given = self.outside.settings.scoreboard_internal_key
-        key = given or keyfile.read_or_create(self._data_dir / "scoreboard-internal.key")
-        server = ScoreboardClient(self.client, f"{self.url}/scoreboard/api/v1", key, self.clock)
-        fleet = PlayerFleet(server, self.clock, self.kept.rng("players"))
-        async with fleet.living(PLAYERS):
-            await fleet.refused.wait()
+    async def run_players(self) -> None:
+        configured = self.services.settings.scoreboard_internal_key
+        key = configured or keyfile.read_or_create(self._data_dir / "scoreboard-internal.key")
+        url = f"{self.url}/scoreboard/api/v1"
+        scoreboard = ScoreboardClient(self.client, url, key, self.clock)
+        fleet = PlayerFleet(scoreboard, self.clock, self.state.rng("players"))
+        async with fleet.running(PLAYER_COUNT):
+            await fleet.rejected.wait()
 
-    async def live_phones(self) -> None:
-        if self.outside.crowd is not None:
-            await self.outside.crowd.live(self.client, f"{self.url}/cricket")
+    async def run_phones(self) -> None:
+        if self.services.phones is not None:
+            await self.services.phones.run(self.client, f"{self.url}/cricket")
 
-    async def live_matches(self) -> None:
-        if self.outside.programme is not None:
-            await self.outside.programme.go_on()
+    async def run_matches(self) -> None:
+        if self.services.match_schedule is not None:
+            await self.services.match_schedule.run()
 
-    async def _make_board_key(self) -> Secret:
-        given = self.outside.settings.devices_admin_token
-        token = given or keyfile.read_or_create(self._data_dir / "devices-admin.key")
+    async def _create_board_key(self) -> Secret:
+        configured = self.services.settings.devices_admin_token
+        token = configured or keyfile.read_or_create(self._data_dir / "devices-admin.key")
         key = await create_api_key(self.client, f"{self.url}/devices", token)
-        self.kept.keep_secret("boards", key)
+        self.state.save_secret("boards", key)
         return key
 
     @property
     def _data_dir(self) -> Path:
-        return self.outside.settings.data_dir
+        return self.services.settings.data_dir
 
 
 @asynccontextmanager
 async def demo_clients(
-    outside: SimulatedServices, url: str, clock: Clock, kept: DemoState
+    services: SimulatedServices, url: str, clock: Clock, state: DemoState
 ) -> AsyncIterator[None]:
-    """Everybody lives until the block ends."""
-    builder = (
-        ClientBuilder().no_proxy().timeout(timedelta(seconds=CALL_SECONDS)).follow_redirects(False)
-    )
+    """Run the clients of the selected backends until the block ends."""
+    timeout = timedelta(seconds=REQUEST_TIMEOUT_SECONDS)
+    builder = ClientBuilder().no_proxy().timeout(timeout).follow_redirects(False)
     async with builder.build() as client:
-        town = DemoClients(url, outside, client, clock, kept)
-        lives = (
-            ("devices", town.live_boards),
-            ("collect", town.live_athletes),
-            ("scoreboard", town.live_players),
-            ("cricket", town.live_matches),
-            ("cricket", town.live_phones),
+        clients = DemoClients(url, services, client, clock, state)
+        runners = (
+            ("devices", clients.run_boards),
+            ("collect", clients.run_athletes),
+            ("scoreboard", clients.run_players),
+            ("cricket", clients.run_matches),
+            ("cricket", clients.run_phones),
         )
-        chosen = [life for backend, life in lives if backend in outside.settings.backends]
-        tasks = [asyncio.create_task(_for_ever(life, clock)) for life in chosen]
+        selected = [run for backend, run in runners if backend in services.settings.backends]
+        tasks = [asyncio.create_task(_run_forever(run, clock)) for run in selected]
         try:
             yield
         finally:
-            await cancel_all(tasks, interval=FAREWELL_SECONDS)
+            await cancel_all(tasks, interval=SHUTDOWN_SECONDS)
 
 
-async def _for_ever(life: Callable[[], Awaitable[None]], clock: Clock) -> None:
+async def _run_forever(run: Callable[[], Awaitable[None]], clock: Clock) -> None:
     while True:
         try:
-            await life()
+            await run()
         except TallyError as error:
             _log.warning(
-                "A part of the demo failed", action="demo", part=life.__name__, error=error
+                "Demo client failed", action="demo_client_failed", part=run.__name__, error=error
             )
-        await clock.sleep(AGAIN_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311  (nothing secret)
+        jitter = random.uniform(0.5, 1.5)  # noqa: S311  not a secret
+        await clock.sleep(RESTART_SECONDS * jitter)

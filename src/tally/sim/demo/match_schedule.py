@@ -1,7 +1,7 @@
-"""Matches on the air, all day: when one is over, the next begins, and there is always one that starts soon.
+"""Keeps matches live: when one ends, the next one starts, and another is always upcoming.
 
-The made-up match of the project is played again and again; whoever has match files from Cricsheet
-names their folder in `TALLY_SIM_MATCHES`, and those are played instead.
+The demo repeats the bundled match. To play your own files in Cricsheet's format, set
+`TALLY_SIM_MATCHES` to their directory.
 """
 
 import itertools
@@ -20,62 +20,64 @@ from tally.sim.sportmonks.match import Match
 from tally.sim.sportmonks.playback import MatchPlayback
 from tally.sim.sportmonks.simulator import SportMonksSimulator
 
-VARIABLE: Final = "TALLY_SIM_MATCHES"
-# Three hours and a half of cricket in about twenty minutes.
+MATCHES_VARIABLE: Final = "TALLY_SIM_MATCHES"
+# A match of three and a half hours takes about twenty minutes.
 SPEED: Final = 10.0
-APART_SECONDS: Final = 120
-LOOK_SECONDS: Final = 5.0
-COMING: Final = 12
+START_DELAY_SECONDS: Final = 120
+CHECK_SECONDS: Final = 5.0
+UPCOMING_COUNT: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSchedule:
-    """Which matches there are to play, and the simulator that shows them."""
+    """The matches to play and the simulator that serves them."""
 
     sportmonks: SportMonksSimulator
     matches: tuple[Match, ...]
     clock: Clock
 
-    def begin(self) -> None:
-        """The first match is well under way, the next one starts in a minute or two, and others are announced."""
-        numbers = self._numbers()
-        first = self._put_on(next(numbers), timedelta())
+    def start(self) -> None:
+        """Add a match in progress, one that starts within two minutes, and scheduled ones."""
+        match_ids = self._new_match_ids()
+        first = self._add(next(match_ids), timedelta())
         first.deliver(first.deliveries // 3)
         first.set_speed(SPEED)
-        self._put_on(next(numbers), timedelta(seconds=APART_SECONDS))
-        league = self.matches[0].league
+        self._add(next(match_ids), timedelta(seconds=START_DELAY_SECONDS))
         self.sportmonks.schedule(
-            COMING, league_name=league, first=self.clock.now() + timedelta(hours=3), apart=5 * 3600
+            UPCOMING_COUNT,
+            league_name=self.matches[0].league,
+            first=self.clock.now() + timedelta(hours=3),
+            apart=5 * 3600,
         )
 
-    async def go_on(self) -> None:
-        """For ever: take off what is over, and put on what comes next."""
-        numbers = self._numbers()
+    async def run(self) -> None:
+        """Replace finished matches until cancelled."""
+        match_ids = self._new_match_ids()
         while True:
-            await self.clock.sleep(LOOK_SECONDS)
-            for match_id, broadcast in list(self.sportmonks.playbacks.items()):
-                if broadcast.position >= len(broadcast.steps):
+            await self.clock.sleep(CHECK_SECONDS)
+            for match_id, playback in list(self.sportmonks.playbacks.items()):
+                if playback.position >= len(playback.steps):
                     self.sportmonks.remove(match_id)
-                    self._put_on(next(numbers), timedelta(seconds=APART_SECONDS))
+                    self._add(next(match_ids), timedelta(seconds=START_DELAY_SECONDS))
 
-    def _numbers(self) -> Iterator[int]:
-        # Never one that was used before a restart: what is stored of that match is over.
+    def _new_match_ids(self) -> Iterator[int]:
+        # Ids from before a restart belong to stored matches that are over.
         return itertools.count(self.clock.seconds())
 
-    def _put_on(self, number: int, later: timedelta) -> MatchPlayback:
-        match = replace(self.matches[number % len(self.matches)], id=number)
-        starts = self.clock.now() + later + timedelta(minutes=30) / SPEED
-        return self.sportmonks.add(match, speed=SPEED, starting_at=starts)
+    def _add(self, match_id: int, delay: timedelta) -> MatchPlayback:
+        match = replace(self.matches[match_id % len(self.matches)], id=match_id)
+        starting_at = self.clock.now() + delay + timedelta(minutes=30) / SPEED
+        return self.sportmonks.add(match, speed=SPEED, starting_at=starting_at)
 
 
 def marquee_leagues(matches: tuple[Match, ...]) -> str:
-    """The leagues of these matches, as the setting wants them: everything is followed ball by ball."""
+    """The league ids for the setting that enables ball-by-ball updates."""
     return ",".join(sorted({str(match.league_id) for match in matches}))
 
 
 def load_matches(environ: Mapping[str, str] = os.environ) -> tuple[Match, ...]:
-    """Those in the folder that the environment names, in the order of their names, or the made-up one."""
-    folder = environ.get(VARIABLE, "")
-    files = sorted(Path(folder).glob("*.json")) if folder else []
+    """The matches in the directory named by the environment, by name; default: the bundled one."""
+    directory = environ.get(MATCHES_VARIABLE, "")
+    files = sorted(Path(directory).glob("*.json")) if directory else []
     found = tuple(read_match(path.read_bytes(), path.stem) for path in files if path.stem.isdigit())
     return found or (bundled_match(),)

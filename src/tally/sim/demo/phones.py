@@ -1,4 +1,4 @@
-"""People with phones who follow whatever is live, and one more phone: that of whoever looks at the console."""
+"""The phones of the demo: fans who follow live matches, and the phone shown in the console."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -17,19 +17,19 @@ from tally.sim.phones.fleet import PhoneBehaviour, PhoneFleet
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import LocalPushService
 
-FANS: Final = 24
-LOOK_SECONDS: Final = 15.0
+FAN_COUNT: Final = 24
+BEHAVIOUR_SECONDS: Final = 15.0
 MAILBOX: Final = "demo"
 VISITOR: Final = "visitor"
-# Half of them have a system that listens to channels.
-SYSTEMS: Final = ("17.4", "18.1")
+# Half of the phones support broadcast channels.
+OS_VERSIONS: Final = ("17.4", "18.1")
 
 _log = logs.logger()
 
 
 @dataclass(slots=True)
 class DemoPhones:
-    """The phones of the demo; `visitor` is there once they live."""
+    """The phone fleet; `visitor` is the console's phone, set by `run`."""
 
     apns: ApnsSimulator
     cognito: CognitoSimulator
@@ -38,45 +38,41 @@ class DemoPhones:
     fleet: PhoneFleet | None = None
     visitor: VirtualPhone | None = field(default=None)
 
-    async def live(self, client: Client, url: str) -> None:
-        """For ever: launch, and follow what goes live."""
-        apple = LocalPushService(self.apns.devices, MAILBOX)
+    async def run(self, client: Client, url: str) -> None:
+        """Launch the phones and follow live matches until cancelled."""
+        push_service = LocalPushService(self.apns.devices, MAILBOX)
 
         def phone(user_id: str, number: int) -> VirtualPhone:
-            api = CricketClient(client, url, self._token_of(user_id))
+            api = CricketClient(client, url, self._token_source(user_id))
+            version = OS_VERSIONS[number % 2]
             return VirtualPhone(
-                f"phone-of-{user_id}", api, apple, self.clock, os_version=SYSTEMS[number % 2]
+                f"phone-of-{user_id}", api, push_service, self.clock, os_version=version
             )
 
-        # Other people at every start: a phone that comes back without its memory is a new phone.
+        # New users at every start, because phones do not persist their app data.
         group = self.clock.seconds()
-        fans = [phone(f"fan-{group}-{number}", number) for number in range(FANS)]
+        fans = [phone(f"fan-{group}-{number}", number) for number in range(FAN_COUNT)]
         self.visitor = phone(f"{VISITOR}-{group}", 0)
+        behaviour = PhoneBehaviour(interval=BEHAVIOUR_SECONDS)
         self.fleet = PhoneFleet(
-            [*fans, self.visitor],
-            apple,
-            self.clock,
-            self.rng,
-            PhoneBehaviour(interval=LOOK_SECONDS),
+            [*fans, self.visitor], push_service, self.clock, self.rng, behaviour
         )
-        async with self.fleet.living([]):
+        async with self.fleet.running([]):
             while True:
-                await self.clock.sleep(LOOK_SECONDS / 3)
-                await self._look(fans)
+                await self.clock.sleep(BEHAVIOUR_SECONDS / 3)
+                await self._follow_live_matches(fans)
 
-    async def _look(self, fans: list[VirtualPhone]) -> None:
+    async def _follow_live_matches(self, fans: list[VirtualPhone]) -> None:
         try:
-            live = await fans[0].api.live()
+            live = await fans[0].api.live_matches()
             for fan in fans:
                 app = fan.app
                 if live and app is not None and not set(live) & set(app.follows.followed):
                     await app.follows.follow(self.rng.choice(live))
         except TallyError as error:
-            _log.warning(
-                "The crowd of the demo does not see the matches", action="demo", error=error
-            )
+            _log.warning("Live matches request failed", action="live_matches_failed", error=error)
 
-    def _token_of(self, user_id: str) -> Callable[[], Awaitable[str]]:
+    def _token_source(self, user_id: str) -> Callable[[], Awaitable[str]]:
         async def token() -> str:
             return self.cognito.user_token(user_id)
 

@@ -1,9 +1,9 @@
-"""iOS's side of Live Activities on one phone: what ActivityKit does by itself, whether or not the app runs.
+"""Simulates ActivityKit: the Live Activities of one phone, whether or not the app runs.
 
-A push to the push-to-start token makes an activity; pushes to its own token, or to the channel it
-listens to, change or end it. One with an older timestamp than what is shown is ignored. An activity
-runs for eight hours at most, and what has ended leaves the Lock Screen at its dismissal date, or
-four hours later. With permission taken away, all of them end.
+A push to the push-to-start token starts an activity. Pushes to its update token or its channel
+update or end it; pushes with an older timestamp are ignored. An activity runs for at most eight
+hours. An ended activity leaves the Lock Screen at its dismissal date, at most four hours later.
+Revoking the permission ends all activities.
 """
 
 from collections import deque
@@ -20,17 +20,16 @@ from tally.kit.ids import new_uuid
 from tally.sim.apns.devices import PushDelivery, TokenKind
 from tally.sim.phones.push_services import DevicePushService
 
-LIFE_SECONDS: Final = 8 * 3600
-LINGER_SECONDS: Final = 4 * 3600
-# Of each phone: what is remembered of an activity that runs, of alerts, and of activities that are
-# gone.
-MAX_SEEN: Final = 20
+MAX_ACTIVE_SECONDS: Final = 8 * 3600
+MAX_DISMISSAL_SECONDS: Final = 4 * 3600
+# Retained per phone: contents of an activity, alerts, and dismissed activities.
+MAX_CONTENT_HISTORY: Final = 20
 MAX_ALERTS: Final = 50
-MAX_GONE: Final = 5
+MAX_DISMISSED: Final = 5
 
 
 class ActivityState(Enum):
-    """ENDED can still be seen on the Lock Screen; DISMISSED cannot."""
+    """ENDED activities are still on the Lock Screen; DISMISSED ones are not."""
 
     ACTIVE = "active"
     ENDED = "ended"
@@ -49,15 +48,17 @@ class PhoneActivity:
     content: Mapping[str, Any]
     timestamp: int
     started_at: int
-    heard_at: int
+    updated_at: int
     is_push_started: bool
     channel: str | None = None
     token: str | None = None
     stale_at: int | None = None
-    leaves_at: int | None = None
+    dismissal_at: int | None = None
     state: ActivityState = ActivityState.ACTIVE
-    # What a person saw, one after another, the latest last; that alone once it has ended.
-    seen: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_SEEN))
+    # The contents shown so far, latest last; only the last one after the activity ended.
+    contents: deque[Mapping[str, Any]] = field(
+        default_factory=lambda: deque(maxlen=MAX_CONTENT_HISTORY)
+    )
     updates: int = 0
 
     @property
@@ -69,7 +70,7 @@ class PhoneActivity:
 
 
 class ActivityEvent(Enum):
-    """What the app hears of an activity when it runs, or is woken for it."""
+    """Events that iOS reports to the app, waking it if necessary."""
 
     STARTED = "started"
     TOKEN = "token"  # noqa: S105  (a kind of event)
@@ -97,23 +98,20 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class ActivityKit:
-    """The activities of the app on one phone.
-
-    `listener` is the app; iOS wakes it for what it hears.
-    """
+    """The activities of the app on one phone; `listener` receives their events."""
 
     def __init__(
-        self, device: str, apple: DevicePushService, clock: Clock, listener: ActivityListener
+        self, device: str, push_service: DevicePushService, clock: Clock, listener: ActivityListener
     ) -> None:
         self.is_allowed = True
         self.activities: dict[str, PhoneActivity] = {}
         self.start_token: str | None = None
         self.alerts: deque[Mapping[str, Any]] = deque(maxlen=MAX_ALERTS)
-        self.alerted = 0
-        # Pushes that came too late, for an activity that is gone, or that could not be read.
-        self.outdated = self.unknown = self.unreadable = 0
+        self.alert_count = 0
+        # Counts of pushes that were outdated, for no running activity, or malformed.
+        self.outdated = self.unknown = self.malformed = 0
         self._device = device
-        self._apple = apple
+        self._push_service = push_service
         self._clock = clock
         self._listener = listener
 
@@ -125,98 +123,99 @@ class ActivityKit:
         ]
 
     def on_screen(self) -> list[PhoneActivity]:
-        """What a person sees on the Lock Screen."""
+        """The activities on the Lock Screen."""
         return [
             activity
             for activity in self.activities.values()
             if activity.state is not ActivityState.DISMISSED
         ]
 
-    async def make_start_token(self) -> str:
-        """A push-to-start token, as iOS hands it out after an install, and now and then a new one."""
+    async def rotate_start_token(self) -> str:
+        """Issue a push-to-start token and retire the previous one."""
         if self.start_token is not None:
-            await self._apple.retire(self.start_token)
-        self.start_token = await self._apple.issue(self._device, TokenKind.START)
+            await self._push_service.retire(self.start_token)
+        self.start_token = await self._push_service.issue(self._device, TokenKind.START)
         return self.start_token
 
     async def request(
         self, attributes: Mapping[str, Any], content: Mapping[str, Any], timestamp: int
     ) -> PhoneActivity:
-        """The app itself starts one: Forbidden without permission."""
+        """Start an activity from the app; raises Forbidden without permission."""
         if not self.is_allowed:
-            raise Forbidden("Live Activities are switched off", code="activities_disabled")
+            raise Forbidden("Live Activities are disabled", code="activities_disabled")
         return await self._start(attributes, content, timestamp, wants_token=True)
 
     async def deliver(self, delivery: PushDelivery) -> None:
-        """A push of Apple's has come."""
+        """Process a push."""
         try:
             aps = msgspec.json.decode(delivery.payload, type=_Body).aps
         except msgspec.DecodeError:
-            self.unreadable += 1
+            self.malformed += 1
             return
-        await self.pass_time()
+        await self.apply_time_limits()
         if aps.event == "start":
             await self._deliver_start(delivery, aps)
             return
-        told = [activity for activity in self.running() if _is_for(activity, delivery)]
-        self.unknown += not told
-        for activity in told:
-            await self._change(activity, aps)
+        targets = [activity for activity in self.running() if _is_target(activity, delivery)]
+        self.unknown += not targets
+        for activity in targets:
+            await self._update(activity, aps)
 
-    async def rotate(self, activity: PhoneActivity) -> None:
-        """IOS gives the activity another token; the old one is worth nothing."""
+    async def rotate_token(self, activity: PhoneActivity) -> None:
+        """Issue a new update token and retire the old one."""
         if activity.token is not None:
-            await self._apple.retire(activity.token)
-        activity.token = await self._apple.issue(self._device, TokenKind.UPDATE)
+            await self._push_service.retire(activity.token)
+        activity.token = await self._push_service.issue(self._device, TokenKind.UPDATE)
         await self._listener(ActivityEvent.TOKEN, activity)
 
-    async def end(self, activity: PhoneActivity, *, leaves_at: int | None = None) -> None:
-        """It ends: at once from the Lock Screen, unless it is to stay there for a while."""
+    async def end(self, activity: PhoneActivity, *, dismissal_at: int | None = None) -> None:
+        """End an activity; it leaves the Lock Screen at `dismissal_at`, or immediately."""
         if activity.state is not ActivityState.ACTIVE:
             return
-        activity.state, activity.leaves_at = (
+        activity.state, activity.dismissal_at = (
             ActivityState.ENDED,
-            leaves_at if leaves_at is not None else self._clock.seconds(),
+            dismissal_at if dismissal_at is not None else self._clock.seconds(),
         )
-        await self._let_go(activity)
-        await self.pass_time()
+        await self._release(activity)
+        await self.apply_time_limits()
         await self._listener(ActivityEvent.ENDED, activity)
 
     async def dismiss(self, activity: PhoneActivity) -> None:
-        """The person swipes it away."""
+        """Dismiss an activity, as by a swipe."""
         was_running = activity.state is ActivityState.ACTIVE
         activity.state = ActivityState.DISMISSED
         if was_running:
-            await self._let_go(activity)
+            await self._release(activity)
             await self._listener(ActivityEvent.DISMISSED, activity)
 
-    async def allow(self, *, is_allowed: bool) -> None:
-        """The person gives or takes away the permission for Live Activities."""
+    async def set_allowed(self, *, is_allowed: bool) -> None:
+        """Grant or revoke the permission for Live Activities."""
         self.is_allowed = is_allowed
         for activity in self.running() if not is_allowed else ():
             await self.end(activity)
 
-    async def pass_time(self) -> None:
-        """Do what iOS does by the clock: end what has run for eight hours, take away what has been shown long enough."""
+    async def apply_time_limits(self) -> None:
+        """End activities after eight hours and dismiss ended ones at their dismissal time."""
         now = self._clock.seconds()
         for activity in self.running():
-            if now - activity.started_at >= LIFE_SECONDS:
+            if now - activity.started_at >= MAX_ACTIVE_SECONDS:
                 await self.end(
-                    activity, leaves_at=activity.started_at + LIFE_SECONDS + LINGER_SECONDS
+                    activity,
+                    dismissal_at=activity.started_at + MAX_ACTIVE_SECONDS + MAX_DISMISSAL_SECONDS,
                 )
         for activity in list(self.activities.values()):
             if (
                 activity.state is ActivityState.ENDED
-                and activity.leaves_at is not None
-                and activity.leaves_at <= now
+                and activity.dismissal_at is not None
+                and activity.dismissal_at <= now
             ):
                 activity.state = ActivityState.DISMISSED
-        gone = [
+        dismissed = [
             key
             for key, activity in self.activities.items()
             if activity.state is ActivityState.DISMISSED
         ]
-        for key in gone[:-MAX_GONE]:
+        for key in dismissed[:-MAX_DISMISSED]:
             del self.activities[key]
 
     async def _deliver_start(self, delivery: PushDelivery, aps: _Aps) -> None:
@@ -247,7 +246,7 @@ class ActivityKit:
         is_push_started: bool = False,
     ) -> PhoneActivity:
         now = self._clock.seconds()
-        made = PhoneActivity(
+        activity = PhoneActivity(
             new_uuid(),
             attributes,
             content,
@@ -258,17 +257,17 @@ class ActivityKit:
             channel,
             stale_at=stale_at,
         )
-        made.seen.append(content)
-        self.activities[made.activity_id] = made
+        activity.contents.append(content)
+        self.activities[activity.activity_id] = activity
         if channel is not None:
-            await self._apple.listen(self._device, channel)
-        await self._listener(ActivityEvent.STARTED, made)
-        if wants_token and made.state is ActivityState.ACTIVE:
-            made.token = await self._apple.issue(self._device, TokenKind.UPDATE)
-            await self._listener(ActivityEvent.TOKEN, made)
-        return made
+            await self._push_service.subscribe(self._device, channel)
+        await self._listener(ActivityEvent.STARTED, activity)
+        if wants_token and activity.state is ActivityState.ACTIVE:
+            activity.token = await self._push_service.issue(self._device, TokenKind.UPDATE)
+            await self._listener(ActivityEvent.TOKEN, activity)
+        return activity
 
-    async def _change(self, activity: PhoneActivity, aps: _Aps) -> None:
+    async def _update(self, activity: PhoneActivity, aps: _Aps) -> None:
         if aps.timestamp < activity.timestamp:
             self.outdated += 1
             return
@@ -277,34 +276,36 @@ class ActivityKit:
             aps.content_state,
             aps.stale_date,
         )
-        activity.heard_at = self._clock.seconds()
-        activity.seen.append(aps.content_state)
+        activity.updated_at = self._clock.seconds()
+        activity.contents.append(aps.content_state)
         activity.updates += 1
         self._alert(aps)
         if aps.event == "end":
-            later = self._clock.seconds() + LINGER_SECONDS
+            latest = self._clock.seconds() + MAX_DISMISSAL_SECONDS
             await self.end(
                 activity,
-                leaves_at=later if aps.dismissal_date is None else min(aps.dismissal_date, later),
+                dismissal_at=latest
+                if aps.dismissal_date is None
+                else min(aps.dismissal_date, latest),
             )
 
     def _alert(self, aps: _Aps) -> None:
         if aps.alert is not None:
             self.alerts.append(aps.alert)
-            self.alerted += 1
+            self.alert_count += 1
 
-    async def _let_go(self, activity: PhoneActivity) -> None:
-        """Its token is worth nothing any more, and nobody listens to its channel, unless another activity does."""
-        activity.seen = deque([activity.content])
+    async def _release(self, activity: PhoneActivity) -> None:
+        """Retire the token and unsubscribe from the channel, unless another activity uses it."""
+        activity.contents = deque([activity.content])
         if activity.token is not None:
-            await self._apple.retire(activity.token)
+            await self._push_service.retire(activity.token)
         if activity.channel is not None and all(
             other.channel != activity.channel for other in self.running()
         ):
-            await self._apple.stop_listening(self._device, activity.channel)
+            await self._push_service.unsubscribe(self._device, activity.channel)
 
 
-def _is_for(activity: PhoneActivity, delivery: PushDelivery) -> bool:
+def _is_target(activity: PhoneActivity, delivery: PushDelivery) -> bool:
     if delivery.token is not None:
         return activity.token == delivery.token
     return activity.channel is not None and activity.channel == delivery.channel

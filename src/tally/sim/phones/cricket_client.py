@@ -1,4 +1,4 @@
-"""The app's side of cricket's HTTP API: what it sends, and what the answers mean to it."""
+"""The app's client for the cricket API, and the access tokens of its user."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -19,19 +19,21 @@ from tally.errors import (
 from tally.kit.clock import Clock
 from tally.kit.fetch import HttpResponse, fetch
 
-WHO: Final = "The server"
+SERVER: Final = "The server"
 ISSUER: Final = "The OIDC simulator"
+# Tokens are valid for an hour.
+TOKEN_CACHE_SECONDS: Final = 50 * 60
 
 TokenSource: TypeAlias = Callable[[], Awaitable[str]]
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _ErrorDetail(msgspec.Struct, frozen=True):
     code: str = ""
     message: str = ""
 
 
-class _Refusal(msgspec.Struct, frozen=True):
-    error: _Told = _Told()
+class _ErrorBody(msgspec.Struct, frozen=True):
+    error: _ErrorDetail = _ErrorDetail()
 
 
 class _Followed(msgspec.Struct, frozen=True, rename="camel"):
@@ -55,17 +57,15 @@ class _Matches(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CricketClient:
-    """One phone's calls, in the name of its owner.
+    """The calls of one phone on behalf of its owner. `url` ends in /cricket.
 
-    `url` ends in /cricket. Without a network every call is Unavailable.
-
-    A call raises Unavailable or RateLimited where the same may work later, and Conflict, NotFound,
-    Unauthenticated or Invalid where it will not.
+    A call raises Unavailable or RateLimited if a retry may succeed, and Conflict, NotFound,
+    Unauthenticated or Invalid otherwise. Offline, every call raises Unavailable.
     """
 
     client: Client
     url: str
-    token_of: TokenSource
+    get_token: TokenSource
     is_online: bool = True
     calls: int = 0
     failures: int = 0
@@ -79,48 +79,48 @@ class CricketClient:
             "POST", "/user/device", body | {"osVersion": os_version, "appVersion": app_version}
         )
 
-    async def hand_in_start_token(self, token: str, device_id: str) -> None:
+    async def register_start_token(self, token: str, device_id: str) -> None:
         await self._call(
             "PUT", "/user/device/push-to-start", {"pushToStartToken": token, "deviceId": device_id}
         )
 
-    async def hand_in_update_token(
+    async def register_update_token(
         self, match_id: str, device_id: str, token: str, team_id: str | None
     ) -> None:
-        """Conflict where the server has ended this activity."""
+        """Register a token; raises Conflict if the server already ended the activity."""
         body = {"deviceId": device_id, "updateToken": token, "teamId": team_id}
         await self._call("POST", f"/matches/{match_id}/activity-token", body)
 
-    async def tell_dismissed(self, match_id: str, device_id: str) -> None:
+    async def report_dismissed(self, match_id: str, device_id: str) -> None:
         await self._call("POST", f"/matches/{match_id}/activity-dismissed", {"deviceId": device_id})
 
     async def follow(self, match_id: str, team_id: str | None) -> Mapping[str, Any] | None:
-        """The display state, if the match is live."""
-        answer = await self._call(
+        """Follow a match; returns its display state if it is live."""
+        response = await self._call(
             "POST", "/user/follow/match", {"matchId": match_id, "teamId": team_id}
         )
-        return answer.decode(_Followed, WHO).display
+        return response.decode(_Followed, SERVER).display
 
     async def unfollow(self, match_id: str) -> None:
         await self._call("DELETE", f"/user/follow/match?matchId={match_id}")
 
     async def follows(self) -> dict[str, str | None]:
-        """The matches that the person follows, on whatever device, each with the side."""
-        found: dict[str, str | None] = {}
+        """The matches the user follows on any device, with the selected team."""
+        follows: dict[str, str | None] = {}
         cursor: str | None = ""
         while cursor is not None:
-            answer = await self._call(
+            response = await self._call(
                 "GET", f"/user/follows?limit=100{'&cursor=' if cursor else ''}{cursor}"
             )
-            page = answer.decode(_Follows, WHO)
-            found |= {followed.match_id: followed.team_id for followed in page.follows}
+            page = response.decode(_Follows, SERVER)
+            follows |= {followed.match_id: followed.team_id for followed in page.follows}
             cursor = page.next_cursor
-        return found
+        return follows
 
-    async def live(self) -> list[str]:
-        """The matches that are live now."""
-        answer = await self._call("GET", "/matches/live")
-        return [match.match_id for match in answer.decode(_Matches, WHO).matches]
+    async def live_matches(self) -> list[str]:
+        """The ids of live matches."""
+        response = await self._call("GET", "/matches/live")
+        return [match.match_id for match in response.decode(_Matches, SERVER).matches]
 
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
@@ -128,52 +128,45 @@ class CricketClient:
         self.calls += 1
         try:
             if not self.is_online:
-                raise Unavailable("There is no network")
+                raise Unavailable("The phone is offline")
             request = self.client.request(method, self.url + path).bearer_auth(
-                await self.token_of()
+                await self.get_token()
             )
-            answer = await fetch(
-                request.body_json(dict(body)) if body is not None else request, WHO
+            response = await fetch(
+                request.body_json(dict(body)) if body is not None else request, SERVER
             )
-            if answer.status >= 300:
-                raise _trouble(answer)
+            if response.status >= 300:
+                raise _error_for(response)
         except TallyError as error:
             self.failures += 1
             self.last_error = error.message
             raise
-        return answer
+        return response
 
 
-def _trouble(answer: HttpResponse) -> TallyError:
+def _error_for(response: HttpResponse) -> TallyError:
     try:
-        told = msgspec.json.decode(answer.body, type=_Refusal).error
+        detail = msgspec.json.decode(response.body, type=_ErrorBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = _Told()
-    message = f"{answer.status} {told.code} {told.message}".rstrip()
-    asked = answer.headers.get("retry-after", "")
-    wait = float(asked) if asked.isascii() and asked.isdigit() else None
-    if answer.status == 429:
+        detail = _ErrorDetail()
+    message = f"{response.status} {detail.code} {detail.message}".rstrip()
+    retry_after = response.headers.get("retry-after", "")
+    wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
+    if response.status == 429:
         return RateLimited(message, retry_after=wait or 1.0)
-    if answer.status in {408, 425} or answer.status >= 500:
+    if response.status in {408, 425} or response.status >= 500:
         return Unavailable(message, retry_after=wait)
-    final = {401: Unauthenticated, 404: NotFound, 409: Conflict}
-    return final.get(answer.status, Invalid)(message, code=told.code or None)
+    permanent = {401: Unauthenticated, 404: NotFound, 409: Conflict}
+    return permanent.get(response.status, Invalid)(message, code=detail.code or None)
 
 
-# Tokens are good for an hour.
-KEPT_SECONDS: Final = 50 * 60
-
-
-class _Made(msgspec.Struct, frozen=True):
+class _IssuedToken(msgspec.Struct, frozen=True):
     token: str
 
 
 @dataclass(slots=True)
 class PhoneOwner:
-    """A person with an account.
-
-    `issuer` is the address of the simulator, such as http://127.0.0.1:8102.
-    """
+    """The user of a phone. `issuer` is the URL of the OIDC simulator."""
 
     client: Client
     issuer: str
@@ -181,19 +174,19 @@ class PhoneOwner:
     clock: Clock
     client_id: str | None = None
     _token: str = ""
-    _until: float = 0.0
+    _refresh_at: float = 0.0
 
     async def token(self) -> str:
-        """A token that holds, asked for again shortly before the last one is over."""
-        if self.clock.monotonic() >= self._until:
+        """A valid access token, cached until shortly before it expires."""
+        if self.clock.monotonic() >= self._refresh_at:
             request = self.client.post(f"{self.issuer}/_sim/tokens")
-            answer = await fetch(
+            response = await fetch(
                 request.body_json({"sub": self.user_id, "client_id": self.client_id}), ISSUER
             )
-            if answer.status != 200:
-                raise Unavailable(f"{ISSUER} makes no token: {answer.status}")
-            self._token, self._until = (
-                answer.decode(_Made, ISSUER).token,
-                self.clock.monotonic() + KEPT_SECONDS,
+            if response.status != 200:
+                raise Unavailable(f"{ISSUER} issued no token: {response.status}")
+            self._token, self._refresh_at = (
+                response.decode(_IssuedToken, ISSUER).token,
+                self.clock.monotonic() + TOKEN_CACHE_SECONDS,
             )
         return self._token

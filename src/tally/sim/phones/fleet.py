@@ -1,10 +1,9 @@
-"""Many phones at once: their owners follow matches, and now and then quit the app, lose the network, or swipe a match away.
+"""A fleet of phones whose users follow matches, quit the app, go offline or dismiss activities.
 
-    fleet = PhoneFleet(phones, apple, clock, random.Random(1), PhoneBehaviour())
-    async with fleet.living(["match-7"]): ...
+    fleet = PhoneFleet(phones, push_service, clock, random.Random(1), PhoneBehaviour())
+    async with fleet.running(["match-7"]): ...
 
-Deliveries are handed to each phone in their order; a phone that is slow to answer holds up no
-other.
+Each phone receives its deliveries in order; a slow phone does not delay the others.
 """
 
 import asyncio
@@ -26,47 +25,50 @@ from tally.sim.phones.push_services import DevicePushService
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneBehaviour:
-    """How people treat their phones: shares are of all phones in each `interval`, which is in seconds."""
+    """The behaviour of users: probabilities per phone and `interval` (in seconds)."""
 
     interval: float = 30.0
-    quits: float = 0.02
-    goes_offline: float = 0.01
-    swipes_away: float = 0.002
-    rotates: float = 0.005
-    # How many phones are launched at the same time.
-    launches: int = 50
+    quit_probability: float = 0.02
+    offline_probability: float = 0.01
+    dismiss_probability: float = 0.002
+    rotate_probability: float = 0.005
+    # Maximum number of concurrent launches.
+    max_concurrent_launches: int = 50
 
 
 @dataclass(slots=True)
 class PhoneFleet:
-    """The phones, and what has come for them."""
+    """The phones and their inboxes.
+
+    Configuration, counters and running tasks of the fleet, hence more than eight fields.
+    """
 
     phones: Sequence[VirtualPhone]
-    apple: DevicePushService
+    push_service: DevicePushService
     clock: Clock
     rng: random.Random
     behaviour: PhoneBehaviour = field(default_factory=PhoneBehaviour)
-    received: int = 0
-    launched: int = 0
-    trouble: str = ""
+    received_count: int = 0
+    launched_count: int = 0
+    last_error: str = ""
     _inboxes: dict[str, deque[PushDelivery]] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def running(self) -> list[PhoneActivity]:
-        return [activity for phone in self.phones for activity in phone.kit.running()]
+    def running_activities(self) -> list[PhoneActivity]:
+        return [activity for phone in self.phones for activity in phone.activity_kit.running()]
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until what the phones have received satisfies a condition."""
-        while not holds():
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition on the received pushes holds."""
+        while not condition():
             self._changed.clear()
             await self._changed.wait()
 
     @asynccontextmanager
-    async def living(self, matches: Sequence[str]) -> AsyncIterator["PhoneFleet"]:
-        """Launch all phones, let each follow one of the matches, and let them live until the block ends."""
-        self._begin(self._read())
-        self._begin(self._live(matches))
+    async def running(self, matches: Sequence[str]) -> AsyncIterator["PhoneFleet"]:
+        """Launch all phones, follow a match on each, and run them until the block ends."""
+        self._start(self._read_deliveries())
+        self._start(self._run(matches))
         try:
             yield self
         finally:
@@ -75,56 +77,56 @@ class PhoneFleet:
             await cancel_all(self._tasks)
 
     async def launch(self, matches: Sequence[str]) -> None:
-        """Launch every phone, a few at a time, and let its owner follow a match."""
-        places = asyncio.Semaphore(self.behaviour.launches)
+        """Launch every phone and follow a random match on it."""
+        slots = asyncio.Semaphore(self.behaviour.max_concurrent_launches)
 
-        async def one(phone: VirtualPhone) -> None:
-            async with places:
+        async def launch_phone(phone: VirtualPhone) -> None:
+            async with slots:
                 app = await phone.launch()
                 if matches and not await app.follows.follow(self.rng.choice(matches)):
-                    self.trouble = phone.api.last_error
-                self.launched += 1
+                    self.last_error = phone.api.last_error
+                self.launched_count += 1
 
-        await asyncio.gather(*(one(phone) for phone in self.phones))
+        await asyncio.gather(*(launch_phone(phone) for phone in self.phones))
 
-    async def _live(self, matches: Sequence[str]) -> None:
+    async def _run(self, matches: Sequence[str]) -> None:
         await self.launch(matches)
         while True:
             await self.clock.sleep(self.behaviour.interval)
             for phone in self.phones:
-                await self._happen(phone)
+                await self._act(phone)
 
-    async def _happen(self, phone: VirtualPhone) -> None:
-        """What an interval brings to one phone."""
+    async def _act(self, phone: VirtualPhone) -> None:
+        """Random user actions on one phone for one interval."""
         behaviour, rng = self.behaviour, self.rng
-        await phone.pass_time()
+        await phone.apply_time_limits()
         if not phone.api.is_online:
             await phone.set_online(is_online=True)
-        elif rng.random() < behaviour.goes_offline:
+        elif rng.random() < behaviour.offline_probability:
             await phone.set_online(is_online=False)
         if phone.app is None:
             await phone.launch()
-        elif rng.random() < behaviour.quits:
+        elif rng.random() < behaviour.quit_probability:
             phone.quit()
-        for activity in phone.kit.running():
-            if rng.random() < behaviour.swipes_away:
+        for activity in phone.activity_kit.running():
+            if rng.random() < behaviour.dismiss_probability:
                 await phone.swipe_away(activity.match_id)
-            elif activity.token is not None and rng.random() < behaviour.rotates:
-                await phone.kit.rotate(activity)
+            elif activity.token is not None and rng.random() < behaviour.rotate_probability:
+                await phone.activity_kit.rotate_token(activity)
 
-    async def _read(self) -> None:
+    async def _read_deliveries(self) -> None:
         by_device = {phone.device_id: phone for phone in self.phones}
-        async for delivery in self.apple.deliveries():
+        async for delivery in self.push_service.deliveries():
             phone = by_device.get(delivery.device)
             if phone is not None:
-                self.received += 1
-                self._put(phone, delivery)
+                self.received_count += 1
+                self._enqueue(phone, delivery)
 
-    def _put(self, phone: VirtualPhone, delivery: PushDelivery) -> None:
+    def _enqueue(self, phone: VirtualPhone, delivery: PushDelivery) -> None:
         inbox = self._inboxes.get(phone.device_id)
         if inbox is None:
             self._inboxes[phone.device_id] = deque([delivery])
-            self._begin(self._drain(phone))
+            self._start(self._drain(phone))
         else:
             inbox.append(delivery)
 
@@ -135,15 +137,15 @@ class PhoneFleet:
             self._changed.set()
         del self._inboxes[phone.device_id]
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, TallyError):
-            self.trouble = error.message
+            self.last_error = error.message
         elif error is not None:
-            self.trouble = f"{type(error).__name__}: {error}"
+            self.last_error = f"{type(error).__name__}: {error}"

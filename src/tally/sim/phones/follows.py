@@ -1,4 +1,4 @@
-"""FollowManager: what the person follows, known at once after a launch; and the bell that shows it."""
+"""FollowManager: the followed matches and the bell icon of each match."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,7 +11,7 @@ from tally.sim.phones.lifecycle import LifecycleManager
 from tally.sim.phones.tokens import TokenManager, UserDefaults
 
 _FOLLOWED: Final = "followedMatches"
-_UNTOLD: Final = "untold"
+_PENDING_REPORTS: Final = "untold"
 _UNFOLLOW: Final = "unfollow"
 _DISMISSED: Final = "dismissed"
 
@@ -27,10 +27,10 @@ class Bell(Enum):
 
 @dataclass(slots=True)
 class FollowManager:
-    """The person's wishes are kept on the phone first; what the server could not be told is told at the next launch."""
+    """Stores changes on the phone first; failed reports to the server repeat at the next launch."""
 
     api: CricketClient
-    kit: ActivityKit
+    activity_kit: ActivityKit
     lifecycle: LifecycleManager
     tokens: TokenManager
     defaults: UserDefaults
@@ -39,10 +39,10 @@ class FollowManager:
 
     @property
     def followed(self) -> dict[str, str | None]:
-        """The matches, each with the side that is taken, if one is."""
+        """The followed matches with the selected team."""
         return {
             match_id: team_id or None
-            for match_id, team_id in self.defaults.texts(_FOLLOWED).items()
+            for match_id, team_id in self.defaults.values(_FOLLOWED).items()
         }
 
     def bell(self, match_id: str) -> Bell:
@@ -50,70 +50,70 @@ class FollowManager:
             return Bell.LOADING
         if match_id not in self.followed:
             return Bell.OUTLINE
-        return Bell.FILLED if self.kit.is_allowed else Bell.WARNING
+        return Bell.FILLED if self.activity_kit.is_allowed else Bell.WARNING
 
     async def follow(self, match_id: str, team_id: str | None = None) -> bool:
-        """Whether it worked.
+        """Follow a match; whether the server accepted it.
 
-        A live match is shown by a push, or by the app itself on a phone that no push can start one
-        on.
+        A push starts the activity of a live match; without a push-to-start token the app starts it.
         """
         self.pending.add(match_id)
         try:
-            self.defaults.remove(_UNTOLD, match_id)
+            self.defaults.remove(_PENDING_REPORTS, match_id)
             display = await self.api.follow(match_id, team_id)
         except TallyError:
             return False
         finally:
             self.pending.discard(match_id)
         self.defaults.set(_FOLLOWED, match_id, team_id or "")
-        if display is not None and self.kit.start_token is None:
+        if display is not None and self.activity_kit.start_token is None:
             await self.lifecycle.start(match_id, team_id, display)
         return True
 
     async def unfollow(self, match_id: str) -> None:
-        """At once on this phone; the server is told now, or when it can be."""
+        """Unfollow immediately on this phone; report it now or at the next launch."""
         self.pending.add(match_id)
         try:
-            await self._give_up(match_id, _UNFOLLOW)
+            await self._remove(match_id, _UNFOLLOW)
             await self.lifecycle.end(match_id)
-            await self._tell(match_id, _UNFOLLOW)
+            await self._report(match_id, _UNFOLLOW)
         finally:
             self.pending.discard(match_id)
 
     async def dismissed(self, activity: PhoneActivity) -> None:
-        """The person swiped the activity away: that is no wish for more of this match."""
-        await self._give_up(activity.match_id, _DISMISSED)
-        await self._tell(activity.match_id, _DISMISSED)
+        """Unfollow the match of a dismissed activity."""
+        await self._remove(activity.match_id, _DISMISSED)
+        await self._report(activity.match_id, _DISMISSED)
 
-    async def tell_untold(self) -> None:
-        for match_id, what in self.defaults.texts(_UNTOLD).items():
-            await self._tell(match_id, what)
+    async def send_pending_reports(self) -> None:
+        for match_id, report in self.defaults.values(_PENDING_REPORTS).items():
+            await self._report(match_id, report)
 
     async def refresh(self) -> None:
-        """What the server knows, from all of the person's devices, but for what it has not been told yet."""
+        """Load the follows from the server, except those with pending reports."""
         try:
-            known = await self.api.follows()
+            follows = await self.api.follows()
         except TallyError:
             return
-        untold = self.defaults.texts(_UNTOLD)
-        self.defaults.keep(
-            _FOLLOWED, {match: team or "" for match, team in known.items() if match not in untold}
+        pending = self.defaults.values(_PENDING_REPORTS)
+        self.defaults.store(
+            _FOLLOWED,
+            {match: team or "" for match, team in follows.items() if match not in pending},
         )
 
-    async def _give_up(self, match_id: str, what: str) -> None:
+    async def _remove(self, match_id: str, report: str) -> None:
         self.defaults.remove(_FOLLOWED, match_id)
-        self.defaults.set(_UNTOLD, match_id, what)
+        self.defaults.set(_PENDING_REPORTS, match_id, report)
         self.tokens.forget(match_id)
 
-    async def _tell(self, match_id: str, what: str) -> None:
+    async def _report(self, match_id: str, report: str) -> None:
         try:
-            if what == _DISMISSED:
-                await self.api.tell_dismissed(match_id, self.device_id)
+            if report == _DISMISSED:
+                await self.api.report_dismissed(match_id, self.device_id)
             else:
                 await self.api.unfollow(match_id)
         except (Unavailable, RateLimited):
-            return  # it stays among the untold
+            return  # the report stays pending
         except TallyError:
-            pass  # the server knows of no such follow, which is what was wanted
-        self.defaults.remove(_UNTOLD, match_id)
+            pass  # the server has no such follow; nothing is left to do
+        self.defaults.remove(_PENDING_REPORTS, match_id)

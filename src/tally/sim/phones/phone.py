@@ -1,13 +1,10 @@
-"""One virtual phone: iOS, the app on it, and the person who holds it.
+"""A virtual phone: iOS, the app and the actions of its user.
 
-    phone = VirtualPhone("phone-1", api, AppleHere(apns.devices), clock)
-    await phone.launch()
-    await phone.app.follows.follow("match-7")
-    await phone.receive(delivery)              # from Apple; a fleet does this for all of its phones
-    phone.bell("match-7"); phone.kit.on_screen()
-
-The app may be quit and launched again, and is woken by iOS for what happens to its activities; the
-phone may lose its network.
+phone = VirtualPhone("phone-1", api, AppleHere(apns.devices), clock)
+await phone.launch()
+await phone.app.follows.follow("match-7")
+await phone.receive(delivery)              # a fleet does this for its phones
+phone.bell("match-7"); phone.activity_kit.on_screen()
 """
 
 import asyncio
@@ -30,7 +27,7 @@ from tally.sim.phones.push_services import DevicePushService
 from tally.sim.phones.tokens import TOKEN_RETRY_POLICY, TokenManager, UserDefaults
 
 APP_VERSION: Final = "1.0.0"
-# The first versions that can start an activity by a push, and listen to a channel.
+# The first iOS version that supports push-to-start.
 PUSH_TO_START: Final = (17, 2)
 
 
@@ -45,95 +42,97 @@ class CricketApp:
 
 @dataclass(slots=True)
 class VirtualPhone:
-    """`device_id` is the app's own id for this phone.
+    """A phone. `device_id` is the app's id of it; `defaults` survive restarts of the app.
 
-    `defaults` survive everything but a deletion of the app.
+    Hardware, iOS and app state of one phone, hence more than eight fields.
     """
 
     device_id: str
     api: CricketClient
-    apple: DevicePushService
+    push_service: DevicePushService
     clock: Clock
     os_version: str = "17.4"
     defaults: UserDefaults = field(default_factory=UserDefaults)
     retry_policy: RetryPolicy = TOKEN_RETRY_POLICY
     app: CricketApp | None = None
-    kit: ActivityKit = field(init=False)
+    activity_kit: ActivityKit = field(init=False)
     device_token: str = ""
     notifications: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_ALERTS))
-    notified: int = 0
-    _work: set[asyncio.Task[None]] = field(default_factory=set)
-    _mistakes: list[BaseException] = field(default_factory=list)
+    notification_count: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _errors: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.kit = ActivityKit(self.device_id, self.apple, self.clock, self._heard)
+        self.activity_kit = ActivityKit(
+            self.device_id, self.push_service, self.clock, self._on_activity_event
+        )
 
     async def launch(self) -> CricketApp:
-        """Start the app: register, catch up with what happened, tell what could not be told."""
-        app = self.app or self._made()
+        """Start the app: register, send pending reports, refresh follows, restore activities."""
+        app = self.app or self._build_app()
         self.app = app
         if not self.device_token:
             await self._install()
         await self._register()
-        await app.tokens.hand_in_start_token()
-        await app.follows.tell_untold()
+        await app.tokens.register_start_token()
+        await app.follows.send_pending_reports()
         await app.follows.refresh()
         await app.lifecycle.restore(app.follows.followed)
         return app
 
     def quit(self) -> None:
-        """The person closes the app, or iOS does: what it was about to send is lost."""
+        """Quit the app; cancels its background work."""
         self.app = None
-        for task in tuple(self._work):
+        for task in tuple(self._tasks):
             task.cancel()
 
     async def set_online(self, *, is_online: bool) -> None:
-        """Take the network away, or give it back: then Apple delivers what it kept, and the app catches up."""
+        """Set the phone offline or online; back online, stored pushes arrive and the app syncs."""
         self.api.is_online = is_online
-        await self.apple.set_online(self.device_id, is_online=is_online)
+        await self.push_service.set_online(self.device_id, is_online=is_online)
         if is_online and self.app is not None:
             await self.launch()
 
     async def receive(self, delivery: PushDelivery) -> None:
-        """A push has come."""
+        """Receive a push."""
         if delivery.push_type == "alert":
             self.notifications.append(msgspec.json.decode(delivery.payload))
-            self.notified += 1
+            self.notification_count += 1
         else:
-            await self.kit.deliver(delivery)
+            await self.activity_kit.deliver(delivery)
 
     async def swipe_away(self, match_id: str) -> None:
-        """The person takes an activity off the Lock Screen."""
-        for activity in self.kit.running():
+        """Swipe the activity of a match off the Lock Screen."""
+        for activity in self.activity_kit.running():
             if activity.match_id == match_id:
-                await self.kit.dismiss(activity)
+                await self.activity_kit.dismiss(activity)
 
-    async def pass_time(self) -> None:
-        """What happens by the clock: iOS's rules, and the app's check for silent activities while it runs."""
-        await self.kit.pass_time()
+    async def apply_time_limits(self) -> None:
+        """Apply the time limits of iOS and, while it runs, of the app."""
+        await self.activity_kit.apply_time_limits()
         if self.app is not None:
-            await self.app.lifecycle.end_silent()
+            await self.app.lifecycle.end_stale()
 
     def bell(self, match_id: str) -> Bell:
-        app = self.app or self._made()
+        app = self.app or self._build_app()
         return app.follows.bell(match_id)
 
-    def shown(self, match_id: str) -> PhoneActivity | None:
-        """The running activity of a match, if there is one."""
-        return (self.app or self._made()).lifecycle.of(match_id)
+    def find_activity(self, match_id: str) -> PhoneActivity | None:
+        """The running activity of a match; None if there is none."""
+        return (self.app or self._build_app()).lifecycle.find(match_id)
 
-    async def settled(self) -> None:
-        """Wait until nothing that the app does in the background is under way."""
-        while self._work:
-            await asyncio.wait(self._work)
-        if self._mistakes:
-            raise self._mistakes.pop()
+    async def wait_idle(self) -> None:
+        """Wait for the app's background work; raises its first unexpected error."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._errors:
+            raise self._errors.pop()
 
     async def _install(self) -> None:
-        await self.apple.register(self.device_id)
-        self.device_token = await self.apple.issue(self.device_id, TokenKind.DEVICE)
+        await self.push_service.register(self.device_id)
+        self.device_token = await self.push_service.issue(self.device_id, TokenKind.DEVICE)
         if _version(self.os_version) >= PUSH_TO_START:
-            await self.kit.make_start_token()
+            await self.activity_kit.rotate_start_token()
 
     async def _register(self) -> None:
         try:
@@ -141,47 +140,54 @@ class VirtualPhone:
                 self.device_token, self.device_id, self.os_version, APP_VERSION
             )
         except TallyError:
-            return  # the API has noted it; at the next launch again, until then nobody can reach this phone
+            return  # the client counts the failure; the next launch tries again
 
-    def _made(self) -> CricketApp:
+    def _build_app(self) -> CricketApp:
         tokens = TokenManager(
-            self.api, self.kit, self.defaults, self.clock, self.device_id, self.retry_policy
+            self.api,
+            self.activity_kit,
+            self.defaults,
+            self.clock,
+            self.device_id,
+            self.retry_policy,
         )
-        lifecycle = LifecycleManager(self.kit, tokens, self.clock)
+        lifecycle = LifecycleManager(self.activity_kit, tokens, self.clock)
         return CricketApp(
             tokens,
             lifecycle,
-            FollowManager(self.api, self.kit, lifecycle, tokens, self.defaults, self.device_id),
+            FollowManager(
+                self.api, self.activity_kit, lifecycle, tokens, self.defaults, self.device_id
+            ),
         )
 
-    async def _heard(self, event: ActivityEvent, activity: PhoneActivity) -> None:
-        """IOS tells the app of an activity, and wakes it for that if it does not run."""
-        app = self.app or self._made()
+    async def _on_activity_event(self, event: ActivityEvent, activity: PhoneActivity) -> None:
+        """Handle an event from iOS, which wakes the app if necessary."""
+        app = self.app or self._build_app()
         if event is ActivityEvent.STARTED:
             await app.lifecycle.adopt(activity)
         elif event is ActivityEvent.TOKEN:
-            self._begin(self._hand_in(app, activity))
+            self._start(self._register_token(app, activity))
         elif event is ActivityEvent.ENDED:
             app.tokens.forget(activity.match_id)
         else:
-            self._begin(app.follows.dismissed(activity))
+            self._start(app.follows.dismissed(activity))
 
-    async def _hand_in(self, app: CricketApp, activity: PhoneActivity) -> None:
+    async def _register_token(self, app: CricketApp, activity: PhoneActivity) -> None:
         team_id = activity.attributes.get("teamId")
-        if not await app.tokens.hand_in(activity, team_id if team_id != "neutral" else None):
-            await self.kit.end(activity)
+        if not await app.tokens.register(activity, team_id if team_id != "neutral" else None):
+            await self.activity_kit.end(activity)
 
-    def _begin(self, work: Awaitable[None]) -> None:
-        """In the background: iOS does not wait for the app's network."""
+    def _start(self, work: Awaitable[None]) -> None:
+        """Run in the background: iOS does not wait for the app's requests."""
         task = asyncio.ensure_future(work)
-        self._work.add(task)
-        task.add_done_callback(self._ended)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._work.discard(task)
-        mistake = None if task.cancelled() else task.exception()
-        if mistake is not None:
-            self._mistakes.append(mistake)
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._errors.append(error)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-"""What a phone has of Apple's: tokens, channels to listen to, and deliveries.
+"""The push service as a device sees it: tokens, channel subscriptions and deliveries.
 
-In this process, or of a simulator elsewhere.
+The APNs simulator runs in this process or in another one.
 """
 
 from collections.abc import AsyncIterator
@@ -15,11 +15,11 @@ from tally.errors import Unavailable
 from tally.kit.fetch import fetch
 from tally.sim.apns.devices import DeviceRegistry, PushDelivery, TokenKind
 
-WHO: Final = "The simulated push service"
+APNS: Final = "The APNs simulator"
 
 
 class DevicePushService(Protocol):
-    """The push service as a device sees it. Unavailable where it is away."""
+    """The device side of APNs; raises Unavailable if it is unreachable."""
 
     async def register(self, device: str) -> None: ...
 
@@ -27,19 +27,19 @@ class DevicePushService(Protocol):
 
     async def retire(self, token: str) -> None: ...
 
-    async def listen(self, device: str, channel: str) -> None: ...
+    async def subscribe(self, device: str, channel: str) -> None: ...
 
-    async def stop_listening(self, device: str, channel: str) -> None: ...
+    async def unsubscribe(self, device: str, channel: str) -> None: ...
 
     async def set_online(self, device: str, *, is_online: bool) -> None: ...
 
     def deliveries(self) -> AsyncIterator[PushDelivery]:
-        """What comes for all devices that were registered here, for as long as it is read."""
+        """The deliveries to all devices registered here, until the reader stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalPushService:
-    """A simulator in this process."""
+    """An APNs simulator in this process."""
 
     devices: DeviceRegistry
     mailbox: str = "phones"
@@ -53,10 +53,10 @@ class LocalPushService:
     async def retire(self, token: str) -> None:
         self.devices.retire(token)
 
-    async def listen(self, device: str, channel: str) -> None:
+    async def subscribe(self, device: str, channel: str) -> None:
         self.devices.subscribe(device, channel)
 
-    async def stop_listening(self, device: str, channel: str) -> None:
+    async def unsubscribe(self, device: str, channel: str) -> None:
         self.devices.unsubscribe(device, channel)
 
     async def set_online(self, device: str, *, is_online: bool) -> None:
@@ -66,13 +66,13 @@ class LocalPushService:
         return aiter(self.devices.mailbox(self.mailbox))
 
 
-class _Issued(msgspec.Struct, frozen=True):
+class _TokenBody(msgspec.Struct, frozen=True):
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePushService:
-    """A simulator in another process, by its control port: `url` such as http://127.0.0.1:8123."""
+    """An APNs simulator in another process, through its control API at `url`."""
 
     client: Client
     url: str
@@ -83,15 +83,15 @@ class RemotePushService:
 
     async def issue(self, device: str, kind: TokenKind) -> str:
         body = await self._call("POST", f"devices/{device}/tokens", {"kind": kind.value})
-        return msgspec.json.decode(body, type=_Issued).token
+        return msgspec.json.decode(body, type=_TokenBody).token
 
     async def retire(self, token: str) -> None:
         await self._call("DELETE", f"tokens/{token}")
 
-    async def listen(self, device: str, channel: str) -> None:
+    async def subscribe(self, device: str, channel: str) -> None:
         await self._call("PUT", f"devices/{device}/channels", {"channel": channel})
 
-    async def stop_listening(self, device: str, channel: str) -> None:
+    async def unsubscribe(self, device: str, channel: str) -> None:
         await self._call("DELETE", f"devices/{device}/channels", {"channel": channel})
 
     async def set_online(self, device: str, *, is_online: bool) -> None:
@@ -109,11 +109,13 @@ class RemotePushService:
                     for line in filter(None, lines):
                         yield decoder.decode(line)
         except PyreqwestError as error:
-            raise Unavailable(f"{WHO} is gone: {type(error).__name__}") from error
+            raise Unavailable(f"{APNS} closed the stream: {type(error).__name__}") from error
 
     async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
         request = self.client.request(method, f"{self.url}/_sim/{path}")
-        answer = await fetch(request.body_json(body) if body is not None else request, WHO)
-        if answer.status >= 300:
-            raise Unavailable(f"{WHO} refuses {method} {path.partition('/')[0]}: {answer.status}")
-        return answer.body
+        response = await fetch(request.body_json(body) if body is not None else request, APNS)
+        if response.status >= 300:
+            raise Unavailable(
+                f"{APNS} rejected {method} {path.partition('/')[0]}: {response.status}"
+            )
+        return response.body

@@ -1,4 +1,4 @@
-"""TokenManager: hands the phone's tokens in to the server, each once, and again only when it has changed or did not arrive."""
+"""TokenManager registers push tokens with the server; UserDefaults persists app data."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from tally.sim.phones.cricket_client import CricketClient
 
 
 class UserDefaults:
-    """A few values by name, in memory or in a file that is written whole with every change."""
+    """Persistent key-value data of the app, in memory or in a file."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -22,87 +22,87 @@ class UserDefaults:
         if path is not None and path.exists():
             self._values = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
 
-    def texts(self, name: str) -> dict[str, str]:
-        """A copy of the texts kept under a name; none if there are none."""
+    def values(self, name: str) -> dict[str, str]:
+        """A copy of the values stored under a name."""
         return dict(self._values.get(name, {}))
 
-    def keep(self, name: str, texts: dict[str, str]) -> None:
-        self._values[name] = dict(texts)
+    def store(self, name: str, values: dict[str, str]) -> None:
+        self._values[name] = dict(values)
         if self._path is not None:
             draft = self._path.with_suffix(".new")
             draft.write_bytes(msgspec.json.encode(self._values))
             draft.replace(self._path)
 
-    def set(self, name: str, key: str, text: str) -> None:
-        self.keep(name, self.texts(name) | {key: text})
+    def set(self, name: str, key: str, value: str) -> None:
+        self.store(name, self.values(name) | {key: value})
 
     def remove(self, name: str, key: str) -> None:
-        texts = self.texts(name)
-        if texts.pop(key, None) is not None:
-            self.keep(name, texts)
+        values = self.values(name)
+        if values.pop(key, None) is not None:
+            self.store(name, values)
 
 
 TOKEN_RETRY_POLICY: Final = RetryPolicy(attempts=5, base=1.0, cap=30, deadline=120)
-_HANDED_IN: Final = "handedInTokens"
+_REGISTERED: Final = "handedInTokens"
 _START: Final = "pushToStart"
 
 
 @dataclass(slots=True)
 class TokenManager:
-    """What was handed in last is remembered on the phone, so that a launch does not hand it in again."""
+    """Registers each token once; the registered ones are persisted across launches."""
 
     api: CricketClient
-    kit: ActivityKit
+    activity_kit: ActivityKit
     defaults: UserDefaults
     clock: Clock
     device_id: str
     retry_policy: RetryPolicy = TOKEN_RETRY_POLICY
-    # Those that did not arrive: tried again at the next launch, or when the network is back.
+    # Tokens that failed to register; retried at the next launch or reconnect.
     unsent: set[str] = field(default_factory=set)
 
-    async def hand_in_start_token(self) -> None:
-        token = self.kit.start_token
-        if token is not None and self.defaults.texts(_HANDED_IN).get(_START) != token:
-            await self._hand_in(_START, token, None)
+    async def register_start_token(self) -> None:
+        token = self.activity_kit.start_token
+        if token is not None and self.defaults.values(_REGISTERED).get(_START) != token:
+            await self._send(_START, token, None)
 
-    async def hand_in(self, activity: PhoneActivity, team_id: str | None) -> bool:
-        """Whether the server wants this activity: it may have ended it already."""
+    async def register(self, activity: PhoneActivity, team_id: str | None) -> bool:
+        """Register the update token; False if the server already ended the activity."""
         if (
             activity.token is None
-            or self.defaults.texts(_HANDED_IN).get(activity.match_id) == activity.token
+            or self.defaults.values(_REGISTERED).get(activity.match_id) == activity.token
         ):
             return True
-        return await self._hand_in(activity.match_id, activity.token, team_id)
+        return await self._send(activity.match_id, activity.token, team_id)
 
     def forget(self, match_id: str) -> None:
-        """The activity is over: the next one has another token."""
-        self.defaults.remove(_HANDED_IN, match_id)
+        """Forget the token of an ended activity."""
+        self.defaults.remove(_REGISTERED, match_id)
         self.unsent.discard(match_id)
 
-    async def _hand_in(self, name: str, token: str, team_id: str | None) -> bool:
+    async def _send(self, name: str, token: str, team_id: str | None) -> bool:
         async def send() -> None:
             if name == _START:
-                await self.api.hand_in_start_token(token, self.device_id)
+                await self.api.register_start_token(token, self.device_id)
             elif self._is_current(name, token):
-                await self.api.hand_in_update_token(name, self.device_id, token, team_id)
+                await self.api.register_update_token(name, self.device_id, token, team_id)
 
         self.unsent.add(name)
         try:
             await self.retry_policy.call(send, self.clock)
         except (Unavailable, RateLimited):
-            return True  # it stays among the unsent
+            return True  # it stays unsent
         except (Conflict, NotFound):
             self.unsent.discard(name)
             return False
         self.unsent.discard(name)
         if name == _START or self._is_current(name, token):
-            self.defaults.set(_HANDED_IN, name, token)
+            self.defaults.set(_REGISTERED, name, token)
         return True
 
     def _is_current(self, match_id: str, token: str) -> bool:
-        """Whether the activity still has this token: while it was tried, iOS may have given it another."""
+        """Whether the activity still has this token; iOS may have rotated it meanwhile."""
         return any(
             activity.token == token
-            for activity in self.kit.running()
+            for activity in self.activity_kit.running()
             if activity.match_id == match_id
         )

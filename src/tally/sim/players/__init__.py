@@ -1,6 +1,5 @@
-"""Made-up players and the game server that vouches for them: they sign up, play, send tokens twice, and try to cheat.
+"""Virtual players and their game server: they register, play, replay tokens and try to cheat.
 
-Everything goes over HTTP to a real scoreboard, here or elsewhere. What the scoreboard promises is
-counted as it is kept: a token that is sent again must get the same answer, and one that was
-tampered with must be refused.
+All traffic goes over HTTP to a real scoreboard. The players count violations: a replayed token must
+get the same response, and a tampered token must be rejected.
 """

@@ -1,8 +1,8 @@
-"""Many players at once, each in their own rhythm.
+"""A fleet of virtual players.
 
-    async with PlayerFleet(server, clock, random.Random(1)).living(100) as fleet: ...
+    async with PlayerFleet(server, clock, random.Random(1)).running(100) as fleet: ...
 
-The same chance makes the same people, who sign in again where they signed up before.
+The same seed gives the same players; they log in if they are already registered.
 """
 
 import asyncio
@@ -19,59 +19,37 @@ from tally.sim.http_client import RequestRejected
 from tally.sim.players.player import PlayerBehaviour, VirtualPlayer
 from tally.sim.players.scoreboard_client import ScoreboardClient
 
-FIRST: Final = (
-    "brave",
-    "calm",
-    "daring",
-    "eager",
-    "funny",
-    "gentle",
-    "happy",
-    "jolly",
-    "lucky",
-    "mighty",
-    "quick",
-    "sly",
-    "wise",
-)
-SECOND: Final = (
-    "badger",
-    "crane",
-    "dingo",
-    "emu",
-    "falcon",
-    "gecko",
-    "heron",
-    "ibis",
-    "koala",
-    "lynx",
-    "otter",
-    "puffin",
-    "wombat",
-)
+ADJECTIVES: Final = (
+    "brave", "calm", "daring", "eager", "funny", "gentle", "happy", "jolly", "lucky", "mighty",
+    "quick", "sly", "wise",
+)  # fmt: skip
+ANIMALS: Final = (
+    "badger", "crane", "dingo", "emu", "falcon", "gecko", "heron", "ibis", "koala", "lynx",
+    "otter", "puffin", "wombat",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class PlayerFleet:
-    """The players, and how they live."""
+    """The players and their behaviour."""
 
-    server: ScoreboardClient
+    scoreboard: ScoreboardClient
     clock: Clock
     rng: random.Random
     behaviour: PlayerBehaviour = field(default_factory=PlayerBehaviour)
     players: list[VirtualPlayer] = field(default_factory=list)
-    # Set when the server refuses what it should take: a wrong key, for one.
-    refused: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set when the server rejects a valid request, for example because of a wrong key.
+    rejected: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def signed_up(self) -> int:
-        return sum(player.user is not None for player in self.players)
+    def registered_count(self) -> int:
+        return sum(player.account is not None for player in self.players)
 
     @asynccontextmanager
-    async def living(self, count: int) -> AsyncIterator["PlayerFleet"]:
-        """Let so many players live until the block ends."""
+    async def running(self, count: int) -> AsyncIterator["PlayerFleet"]:
+        """Run `count` players until the block ends."""
         self.players += [self._new_player(number) for number in range(count)]
-        tasks = [asyncio.create_task(self._live(player)) for player in self.players]
+        tasks = [asyncio.create_task(self._run(player)) for player in self.players]
         try:
             yield self
         finally:
@@ -80,23 +58,23 @@ class PlayerFleet:
                 if not task.cancelled():
                     task.result()
 
-    async def _live(self, player: VirtualPlayer) -> None:
-        while not self.refused.is_set():
+    async def _run(self, player: VirtualPlayer) -> None:
+        while not self.rejected.is_set():
             try:
-                await player.live()
-            except RequestRejected as refused:
-                self.server.stats.last_error = refused.message
-                self.refused.set()
+                await player.run()
+            except RequestRejected as error:
+                self.scoreboard.stats.last_error = error.message
+                self.rejected.set()
             except (Unavailable, RateLimited):
-                # Patience has an end; whoever had enough comes back later.
+                # The retries are exhausted; the player returns later.
                 await self.clock.sleep(self.behaviour.interval)
 
     def _new_player(self, number: int) -> VirtualPlayer:
-        """Names and addresses follow from the chance; addresses are of a network that is for tests alone."""
-        rng = random.Random(self.rng.getrandbits(64))  # noqa: S311  (games, not keys)
-        username = f"{rng.choice(FIRST)}_{rng.choice(SECOND)}_{rng.randrange(16**6):06x}"
+        """A random player. The addresses are from the benchmarking range 198.18.0.0/15."""
+        rng = random.Random(self.rng.getrandbits(64))  # noqa: S311  game data, not keys
+        username = f"{rng.choice(ADJECTIVES)}_{rng.choice(ANIMALS)}_{rng.randrange(16**6):06x}"
         address = f"198.{18 + number // 65_536 % 2}.{number // 256 % 256}.{number % 256}"
         password = f"{rng.getrandbits(64):016x}"
         return VirtualPlayer(
-            username, password, address, self.server, self.clock, rng, self.behaviour
+            username, password, address, self.scoreboard, self.clock, rng, self.behaviour
         )

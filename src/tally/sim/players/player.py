@@ -1,4 +1,4 @@
-"""One player: plays level after level, trades what the game server vouches for, and now and then tries more than is allowed."""
+"""A virtual player: plays games, redeems action tokens and sometimes replays or cheats."""
 
 import random
 import string
@@ -25,100 +25,103 @@ GAMES: Final = ("chess", "kart", "maze", "tetra", "quiz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayerBehaviour:
-    """How players live. Times are in seconds, shares are of all games played."""
+    """The behaviour of players. Times are in seconds; probabilities are per game."""
 
     interval: float = 8.0
-    replays: float = 0.1
-    cheats: float = 0.05
+    replay_probability: float = 0.1
+    cheat_probability: float = 0.05
     retry_policy: RetryPolicy = PLAYER_RETRY_POLICY
 
 
 @dataclass(slots=True)
 class VirtualPlayer:
-    """Somebody with a name, a password, an address and some skill."""
+    """A player with credentials and an IP address.
+
+    The account, the connection and the game state of one player, hence more than eight fields.
+    """
 
     username: str
     password: str
     address: str
-    server: ScoreboardClient
+    scoreboard: ScoreboardClient
     clock: Clock
     rng: random.Random
     behaviour: PlayerBehaviour
-    user: PlayerAccount | None = None
+    account: PlayerAccount | None = None
     tokens: SessionTokens | None = None
     score: int = 0
     rank: int = 0
 
-    async def live(self) -> None:
-        """Sign up, and play for ever."""
-        await self.join()
+    async def run(self) -> None:
+        """Register and play until cancelled."""
+        await self.register()
         await self.clock.sleep(self.rng.uniform(0, self.behaviour.interval))
         while True:
             await self.play()
             await self.clock.sleep(self.behaviour.interval * self.rng.uniform(0.75, 1.5))
 
-    async def join(self) -> None:
-        signed_in = await self._patiently(
-            lambda: self.server.sign_up(self.username, self.password, self.address)
+    async def register(self) -> None:
+        session = await self._with_retries(
+            lambda: self.scoreboard.register(self.username, self.password, self.address)
         )
-        self.user, self.tokens = signed_in.user, signed_in.tokens
+        self.account, self.tokens = session.user, session.tokens
 
     async def play(self) -> None:
-        """One game: the points, and sometimes the same token again, or one that was tampered with."""
-        if self.user is None:
+        """Play one game; sometimes replay the token or try a tampered one."""
+        if self.account is None:
             return
-        user_id, action_id = self.user.user_id, f"{self.rng.choice(GAMES)}-{new_uuid()}"
-        worth = self.rng.randint(10, 500)
-        won = self.rng.randint(1, worth)
+        user_id, action_id = self.account.user_id, f"{self.rng.choice(GAMES)}-{new_uuid()}"
+        max_score = self.rng.randint(10, 500)
+        points = self.rng.randint(1, max_score)
         metadata = {
             "level": self.rng.randint(1, 50),
             "duration_ms": self.rng.randint(5_000, 300_000),
         }
-        token = await self._patiently(
-            lambda: self.server.vouch(action_id, user_id, worth, metadata)
+        token = await self._with_retries(
+            lambda: self.scoreboard.complete_action(action_id, user_id, max_score, metadata)
         )
-        if self.rng.random() < self.behaviour.cheats:
-            await self._cheat(token, worth)
-        traded = await self._trade(token, won)
-        self.score, self.rank = traded.new_score, traded.rank
-        stats = self.server.stats
-        stats.trades += 1
-        stats.points += traded.score_added
-        if self.rng.random() < self.behaviour.replays:
-            again = await self._trade(token, won)
+        if self.rng.random() < self.behaviour.cheat_probability:
+            await self._cheat(token, max_score)
+        update = await self._redeem(token, points)
+        self.score, self.rank = update.new_score, update.rank
+        stats = self.scoreboard.stats
+        stats.games += 1
+        stats.points += update.score_added
+        if self.rng.random() < self.behaviour.replay_probability:
+            replay = await self._redeem(token, points)
             stats.replays += 1
-            stats.broken += again != traded
+            stats.violations += replay != update
 
-    async def _cheat(self, token: str, worth: int) -> None:
-        """What must be refused: a letter changed, or more points than the action is worth."""
-        place = self.rng.randrange(len(token))
-        letter = self.rng.choice([each for each in string.ascii_letters if each != token[place]])
-        tampered = token[:place] + letter + token[place + 1 :]
-        attempts = ((tampered, 1), (token, min(worth + 1, 10_000)))
-        text, points = self.rng.choice(attempts)
-        stats = self.server.stats
+    async def _cheat(self, token: str, max_score: int) -> None:
+        """Send a request that must be rejected: a tampered token or too many points."""
+        position = self.rng.randrange(len(token))
+        letter = self.rng.choice([char for char in string.ascii_letters if char != token[position]])
+        tampered = token[:position] + letter + token[position + 1 :]
+        attempts = ((tampered, 1), (token, min(max_score + 1, 10_000)))
+        cheat_token, points = self.rng.choice(attempts)
+        stats = self.scoreboard.stats
         stats.cheats += 1
         try:
-            await self._trade(text, points)
+            await self._redeem(cheat_token, points)
         except RequestRejected:
             return
-        stats.broken += 1
+        stats.violations += 1
 
-    async def _trade(self, token: str, points: int) -> ScoreUpdate:
-        async def once() -> ScoreUpdate:
+    async def _redeem(self, token: str, points: int) -> ScoreUpdate:
+        async def attempt() -> ScoreUpdate:
             try:
-                return await self.server.trade(self._access_token(), token, points)
-            except RequestRejected as refused:
-                if refused.code != "TOKEN_EXPIRED" or self.tokens is None:
+                return await self.scoreboard.update_score(self._access_token(), token, points)
+            except RequestRejected as error:
+                if error.code != "TOKEN_EXPIRED" or self.tokens is None:
                     raise
-            self.tokens = await self.server.refresh(self.tokens.refresh_token, self.address)
-            return await self.server.trade(self._access_token(), token, points)
+            self.tokens = await self.scoreboard.refresh(self.tokens.refresh_token, self.address)
+            return await self.scoreboard.update_score(self._access_token(), token, points)
 
-        return await self._patiently(once)
+        return await self._with_retries(attempt)
 
     def _access_token(self) -> str:
         return "" if self.tokens is None else self.tokens.access_token
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again for as long as the server says that it may work later; a token makes that harmless."""
-        return await self.behaviour.retry_policy.call(ask, self.clock)
+    async def _with_retries(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Retry transient errors; action tokens make this idempotent."""
+        return await self.behaviour.retry_policy.call(call, self.clock)

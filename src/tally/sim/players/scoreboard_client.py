@@ -1,6 +1,6 @@
-"""The way to a scoreboard: what players and game servers send, and what the answers mean to them.
+"""A client for the scoreboard API, for players and game servers.
 
-`figures` count what all players of a process did; `calling` tells which errors there are.
+`stats` counts the requests of all players; `tally.sim.http_client` defines the errors.
 """
 
 import asyncio
@@ -28,25 +28,35 @@ T = TypeVar("T")
 
 
 class SessionTokens(msgspec.Struct, frozen=True):
+    """The access and refresh token of a session."""
+
     access_token: str
     refresh_token: str
 
 
 class PlayerAccount(msgspec.Struct, frozen=True):
+    """A registered user."""
+
     user_id: str
     username: str
 
 
 class PlayerSession(msgspec.Struct, frozen=True):
+    """The response to a registration or login."""
+
     user: PlayerAccount
     tokens: SessionTokens
 
 
 class IssuedActionToken(msgspec.Struct, frozen=True):
+    """The response to a completed action."""
+
     action_token: str
 
 
 class ScoreUpdate(msgspec.Struct, frozen=True):
+    """The response to a score update."""
+
     new_score: int
     score_added: int
     rank: int
@@ -54,37 +64,38 @@ class ScoreUpdate(msgspec.Struct, frozen=True):
 
 
 class LeaderboardRow(msgspec.Struct, frozen=True):
+    """A player on the leaderboard."""
+
     rank: int
     username: str
     score: int
 
 
 class LeaderboardPage(msgspec.Struct, frozen=True):
+    """The top of the leaderboard."""
+
     leaderboard: list[LeaderboardRow]
     total_players: int
 
 
-class _Answer(msgspec.Struct, Generic[T], frozen=True):
+class _DataBody(msgspec.Struct, Generic[T], frozen=True):
     data: T
 
 
 @dataclass(slots=True)
 class PlayerStats(CallStats):
-    """What was sent and what came of it.
+    """Counts of games and of checks; `violations` must stay 0."""
 
-    `broken` counts promises that were not kept, and must stay 0.
-    """
-
-    trades: int = 0
+    games: int = 0
     points: int = 0
     replays: int = 0
     cheats: int = 0
-    broken: int = 0
+    violations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreboardClient:
-    """`url` is that of the API, such as http://127.0.0.1:8080/scoreboard/api/v1; `internal_key` is the game servers'."""
+    """The API at `url`, for example http://127.0.0.1:8080/scoreboard/api/v1."""
 
     client: Client
     url: str
@@ -92,16 +103,13 @@ class ScoreboardClient:
     clock: Clock
     stats: PlayerStats = field(default_factory=PlayerStats)
 
-    async def sign_up(self, username: str, password: str, address: str) -> PlayerSession:
-        """An account, made or, if it was made before, opened.
-
-        Each player comes from an address of their own.
-        """
+    async def register(self, username: str, password: str, address: str) -> PlayerSession:
+        """Register a player at an IP address, or log in if the account exists."""
         body = {"username": username, "email": f"{username}@players.example", "password": password}
         try:
             return await self._send("POST", "/auth/register", body, PlayerSession, address=address)
-        except RequestRejected as refused:
-            if refused.code != "USERNAME_TAKEN":
+        except RequestRejected as error:
+            if error.code != "USERNAME_TAKEN":
                 raise
         return await self._send(
             "POST",
@@ -120,10 +128,10 @@ class ScoreboardClient:
             address=address,
         )
 
-    async def vouch(
+    async def complete_action(
         self, action_id: str, user_id: str, max_score: int, metadata: dict[str, Any]
     ) -> str:
-        """What the game server gets for a finished action: the token for the player."""
+        """Report a completed action as the game server; returns the action token."""
         body = {
             "action_id": action_id,
             "user_id": user_id,
@@ -137,7 +145,9 @@ class ScoreboardClient:
             )
         ).action_token
 
-    async def trade(self, access_token: str, action_token: str, score_delta: int) -> ScoreUpdate:
+    async def update_score(
+        self, access_token: str, action_token: str, score_delta: int
+    ) -> ScoreUpdate:
         body = {"action_token": action_token, "score_delta": score_delta}
         return await self._send(
             "PATCH",
@@ -147,7 +157,7 @@ class ScoreboardClient:
             headers={"Authorization": f"Bearer {access_token}"},
         )
 
-    async def board(self, limit: int = 10) -> LeaderboardPage:
+    async def leaderboard(self, limit: int = 10) -> LeaderboardPage:
         return await self._send(
             "GET", f"/leaderboard?limit={limit}", None, LeaderboardPage, address="198.18.0.1"
         )
@@ -162,11 +172,11 @@ class ScoreboardClient:
         headers: dict[str, str] | None = None,
         address: str | None = None,
     ) -> T:
-        told = (headers or {}) | ({"X-Forwarded-For": address} if address else {})
+        all_headers = (headers or {}) | ({"X-Forwarded-For": address} if address else {})
         self.stats.requests += 1
         started = self.clock.monotonic()
         try:
-            answer = await self._answer(method, path, body, kind, told)
+            response = await self._request(method, path, body, kind, all_headers)
         except RequestRejected:
             raise
         except TallyError as error:
@@ -175,33 +185,33 @@ class ScoreboardClient:
             raise
         self.stats.latencies.append(self.clock.monotonic() - started)
         if is_cancelled():
-            # The client may also keep a cancellation to itself, and go on with its answer.
+            # pyreqwest may swallow a cancellation and return the response.
             raise asyncio.CancelledError
-        return answer
+        return response
 
-    async def _answer(
+    async def _request(
         self, method: str, path: str, body: object, kind: type[T], headers: dict[str, str]
     ) -> T:
         request = self.client.request(method, self.url + path).headers(headers)
         response, content = await send_request(request if body is None else request.body_json(body))
         if response.status >= 300:
-            raise _trouble(response.status, response.headers, content)
-        return decode_body(content, _Answer[kind]).data  # type: ignore[valid-type]
+            raise _error_for(response.status, response.headers, content)
+        return decode_body(content, _DataBody[kind]).data  # type: ignore[valid-type]
 
 
-class _Error(msgspec.Struct, frozen=True):
+class _ErrorDetail(msgspec.Struct, frozen=True):
     code: str = ""
     message: str = ""
 
 
-class _Told(msgspec.Struct, frozen=True):
-    error: _Error = _Error()
+class _ErrorBody(msgspec.Struct, frozen=True):
+    error: _ErrorDetail = _ErrorDetail()
 
 
-def _trouble(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
+def _error_for(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
     try:
-        told = msgspec.json.decode(content, type=_Told).error
+        detail = msgspec.json.decode(content, type=_ErrorBody).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = _Error()
-    message = f"{status} {told.code} {told.message}".rstrip()
-    return transient_error(status, headers, message) or RequestRejected(message, code=told.code)
+        detail = _ErrorDetail()
+    message = f"{status} {detail.code} {detail.message}".rstrip()
+    return transient_error(status, headers, message) or RequestRejected(message, code=detail.code)
