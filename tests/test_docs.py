@@ -66,15 +66,11 @@ def test_the_lock_pins_every_dependency_with_hashes() -> None:
     ] == []
 
 
-def test_the_lock_contains_no_urls() -> None:
+@pytest.mark.parametrize("lock", ["requirements.lock", "deploy/requirements.lock"])
+def test_the_lock_contains_no_urls(lock: str) -> None:
     """Packages come from the index that the user configured."""
-    assert (
-        re.findall(
-            r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/",
-            read("requirements.lock"),
-        )
-        == []
-    )
+    urls = r"https?:|--(?:extra-)?index|--find-links|file:| @ |(?:via|-r) .*/"
+    assert re.findall(urls, read(lock)) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
