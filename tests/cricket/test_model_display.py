@@ -1,4 +1,4 @@
-"""What people see of a match: which event, which words, in which room, and when it counts as a change."""
+"""Display states: event selection, texts, size limits and change detection."""
 
 from typing import Any
 
@@ -37,25 +37,25 @@ from tally.cricket.model.pipeline import (
 )
 from tests.cricket.match_script import AWAY, HOME, MatchScript, feed_of
 
-ROOM = max_content_bytes("update")
+MAX_BYTES = max_content_bytes("update")
 HOSTILE = st.text(
     st.one_of(st.characters(), st.sampled_from('👨‍👩‍👧‍👦🏏é\u0301\x00\x1f"\\\ud800\udfff\u202e')),
     max_size=4000,
 )
 
 
-def event(kind: EventKind, subject: str = "p1.1", **told: Any) -> KeyEvent:
-    return KeyEvent(kind=kind, innings=1, subject=subject, team_id=HOME.team_id, **told)
+def event(kind: EventKind, subject: str = "p1.1", **details: Any) -> KeyEvent:
+    return KeyEvent(kind=kind, innings=1, subject=subject, team_id=HOME.team_id, **details)
 
 
-def test_the_highest_rank_is_shown_and_of_two_of_a_kind_the_later() -> None:
+def test_the_latest_event_with_the_highest_rank_is_selected() -> None:
     """Two wickets and a four in one poll: the second wicket."""
     new = [event(EventKind.WICKET, "a"), event(EventKind.FOUR), event(EventKind.WICKET, "b")]
     assert select_event(new, EventContext(new), {}, 0) == new[2]
 
 
 def test_the_first_six_kinds_alert() -> None:
-    """And no other: the rest changes the screen quietly."""
+    """No other kind alerts; the rest update the screen silently."""
     assert [kind.value for kind in EventKind if kind.is_alert] == [
         "match_end",
         "innings_end",
@@ -77,15 +77,15 @@ def test_the_first_six_kinds_alert() -> None:
         (EventKind.INNINGS_END, EventKind.MATCH_END),
     ],
 )
-def test_what_was_overtaken_is_stale(old: EventKind, newer: EventKind) -> None:
-    """A fifty is old news when the hundred is there; another batter's is not."""
+def test_a_superseded_event_is_stale(old: EventKind, newer: EventKind) -> None:
+    """A fifty is stale after the hundred; another batter's fifty is not."""
     assert is_stale(event(old), EventContext([event(old), event(newer)]))
     if newer is not EventKind.MATCH_END:
         assert not is_stale(event(old), EventContext([event(old), event(newer, "p1.2")]))
 
 
-def test_a_four_is_stale_an_over_later_and_a_wicket_after_two() -> None:
-    """What a long gap brings is recorded, but not shown as news."""
+def test_a_four_is_stale_after_an_over_and_a_wicket_after_two() -> None:
+    """Events after a long gap are recorded, but not displayed."""
     balls = MatchScript().innings(1, "4 . . . . . . . . . . . . .").balls
     four, wicket = (
         event(EventKind.FOUR, ball_id=balls[0].id),
@@ -101,8 +101,8 @@ def test_a_four_is_stale_an_over_later_and_a_wicket_after_two() -> None:
     ]
 
 
-def test_the_same_is_not_shown_again_while_it_cools_down() -> None:
-    """For the same batter; another batter's six is shown."""
+def test_an_event_is_not_displayed_again_during_its_cooldown() -> None:
+    """The cooldown is per batter: another batter's six is displayed."""
     six = event(EventKind.SIX)
     left = update_cooldowns({"old": 5}, six, 1000)
     assert left == {cooldown_key(six): 1000 + COOLDOWN_SECONDS[EventKind.SIX] * 1000}
@@ -111,8 +111,8 @@ def test_the_same_is_not_shown_again_while_it_cools_down() -> None:
     assert select_event([six], EventContext([six]), left, left[cooldown_key(six)]) == six
 
 
-def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
-    """A side stands first in its own view, and knows whether the event is good for it and who needs what."""
+def test_views_differ_only_in_their_texts() -> None:
+    """A team's view lists it first, phrases the chase for it and rates the event."""
     feed = feed_of(MatchScript().innings(1, "6 6 6").innings(2, "1 W").balls)
     out = KeyEvent(
         kind=EventKind.WICKET,
@@ -138,8 +138,8 @@ def test_the_views_differ_in_what_is_said_and_in_nothing_else() -> None:
     assert neutral.batters == home.batters == away.batters
 
 
-def test_a_state_says_how_a_match_stands() -> None:
-    """Scores, overs, batters, balls and rates, in a line for every presentation."""
+def test_a_state_describes_the_score() -> None:
+    """It has scores, overs, batters, balls and rates, and a line per presentation."""
     balls = MatchScript().innings(1, "1 4 wd W").balls
     state = build_display(feed_of(balls), timestamp=7, balls=balls)
     assert state.teams[0].score == "6/1"
@@ -152,8 +152,8 @@ def test_a_state_says_how_a_match_stands() -> None:
     assert "ROV 6/1" in state.lines.lock_screen
 
 
-def test_before_the_first_ball_the_toss_is_told() -> None:
-    """And where not even that is known, who plays."""
+def test_before_the_first_ball_the_state_describes_the_toss() -> None:
+    """Before the toss, it names the teams."""
     feed = msgspec.structs.replace(feed_of([]), toss=Toss("10", "batting"))
     assert (
         "Rovers won the toss and chose to bat" in build_display(feed, timestamp=1).lines.lock_screen
@@ -174,16 +174,16 @@ def test_before_the_first_ball_the_toss_is_told() -> None:
         ("H", "."),
     ],
 )
-def test_a_ball_is_written_as_scorers_do(word: str, symbol: str) -> None:
-    """Extras with their letters, a dot for nothing."""
+def test_ball_symbols_are_those_of_scorers(word: str, symbol: str) -> None:
+    """Extras have letters; a ball without runs is a dot."""
     (ball,) = MatchScript().innings(1, word).balls
     assert ball_symbol(ball) == symbol
 
 
-def test_every_kind_has_words() -> None:
-    """Title and sentence, whatever is known of the event."""
+def test_every_kind_has_texts() -> None:
+    """Every kind has a title and a sentence, whatever fields are set."""
     for kind in EventKind:
-        told = event(
+        details = event(
             kind,
             player="Ann",
             other="Bob",
@@ -193,8 +193,8 @@ def test_every_kind_has_words() -> None:
             reason="bowled",
             score="1/1",
         )
-        assert event_title(told)
-        assert event_sentence(told)
+        assert event_title(details)
+        assert event_sentence(details)
 
 
 def hostile_feed(names: list[str]) -> MatchFeed:
@@ -219,13 +219,13 @@ def hostile_feed(names: list[str]) -> MatchFeed:
 @settings(max_examples=60)
 @given(
     st.lists(HOSTILE, min_size=10, max_size=10),
-    st.sampled_from([400, 800, 1500, ROOM]),
+    st.sampled_from([400, 800, 1500, MAX_BYTES]),
     st.sampled_from(MatchStatus),
 )
-def test_a_state_fits_and_is_valid_json_whatever_names_it_has(
+def test_content_with_any_names_is_valid_json_and_fits(
     names: list[str], room: int, status: MatchStatus
 ) -> None:
-    """Emoji, surrogates, control characters, thousands of characters: never more bytes than there is room, never broken."""
+    """Emoji, surrogates, control characters and long texts never exceed the limit."""
     feed = msgspec.structs.replace(hostile_feed(names), status=status)
     shown = event(
         EventKind.WICKET, player=names[8], other=names[9], reason=names[8], score=names[9]
@@ -239,14 +239,14 @@ def test_a_state_fits_and_is_valid_json_whatever_names_it_has(
         assert content["teams"][0]["score"]
     payload = update_payload(
         timestamp=9_999_999_999,
-        content=display_content(build_display(feed, timestamp=1), ROOM),
+        content=display_content(build_display(feed, timestamp=1), MAX_BYTES),
         alert=Alert(names[8], names[9]),
     )
     assert len(payload) <= 4096
 
 
-def test_parts_are_dropped_in_the_stated_order() -> None:
-    """The expanded line first, the event last, and nothing more than it takes."""
+def test_parts_are_dropped_in_the_documented_order() -> None:
+    """The expanded line is dropped first, the event last, and no more than necessary."""
     feed = feed_of(MatchScript().innings(1, "6 6 6").innings(2, "1 4 1").balls)
     content = msgspec.to_builtins(
         build_display(
@@ -263,24 +263,26 @@ def test_parts_are_dropped_in_the_stated_order() -> None:
     assert "expanded" not in display_content(state, sizes[1])["lines"]
 
 
-def test_cut_text_never_ends_in_half_a_character() -> None:
-    """A family of emoji stays whole or goes."""
+def test_truncated_text_never_splits_a_grapheme() -> None:
+    """A joined emoji is preserved or removed as a whole."""
     family = "👨‍👩‍👧‍👦"
     assert sanitize_text(family * 10, 8).rstrip("…") in {"", family}
     assert sanitize_text("a\ud800b\x00c") == "a�b c"
 
 
-def test_the_fingerprint_is_of_what_is_seen() -> None:
-    """The time of building is not; a change of a single ball is."""
+def test_the_hash_covers_visible_content_only() -> None:
+    """It ignores the timestamp and detects a change of a single ball."""
     balls = MatchScript().innings(1, "1 4 1").balls
-    first = display_content(build_display(feed_of(balls), timestamp=1, balls=balls), ROOM)
-    later = display_content(build_display(feed_of(balls), timestamp=99, balls=balls), ROOM)
-    other = display_content(build_display(feed_of(balls[:2]), timestamp=1, balls=balls[:2]), ROOM)
+    first = display_content(build_display(feed_of(balls), timestamp=1, balls=balls), MAX_BYTES)
+    later = display_content(build_display(feed_of(balls), timestamp=99, balls=balls), MAX_BYTES)
+    other = display_content(
+        build_display(feed_of(balls[:2]), timestamp=1, balls=balls[:2]), MAX_BYTES
+    )
     assert content_hash(first) == content_hash(later) != content_hash(other)
     assert content_hash(first) != content_hash(first | {"isStale": True})
 
 
-def take(
+def process(
     memory: PipelineState,
     book: BallLog,
     words: str,
@@ -292,63 +294,63 @@ def take(
         book,
         feed_of(MatchScript().innings(1, words).balls, status, received_at=now),
         now=now,
-        max_bytes=ROOM,
+        max_bytes=MAX_BYTES,
     )
 
 
-def test_a_poll_without_news_changes_nothing() -> None:
-    """Neither what is seen nor its timestamp, however much later it is."""
-    first = take(PipelineState(), BallLog(), "1 4", 1_000_000)
-    again = take(first.state, first.ball_log, "1 4", 9_000_000)
+def test_an_unchanged_poll_changes_nothing() -> None:
+    """Content and timestamp stay the same, however much time passes."""
+    first = process(PipelineState(), BallLog(), "1 4", 1_000_000)
+    again = process(first.state, first.ball_log, "1 4", 9_000_000)
     assert first.has_changed
     assert not again.has_changed
     assert again.new_events == ()
     assert again.contents == first.contents
 
 
-def test_the_timestamp_never_goes_back() -> None:
-    """Not even when another instance's clock does."""
-    first = take(PipelineState(), BallLog(), "1 4", 1_000_000)
-    second = take(first.state, first.ball_log, "1 4 1", 500_000)
-    third = take(second.state, second.ball_log, "1 4 1 1", 500_000)
+def test_the_timestamp_never_decreases() -> None:
+    """It increases even if another instance's clock is behind."""
+    first = process(PipelineState(), BallLog(), "1 4", 1_000_000)
+    second = process(first.state, first.ball_log, "1 4 1", 500_000)
+    third = process(second.state, second.ball_log, "1 4 1 1", 500_000)
     assert [each.state.timestamp for each in (first, second, third)] == [1000, 1001, 1002]
 
 
-def test_an_event_stays_until_something_changes_after_its_time() -> None:
-    """It is never taken away by a push of its own."""
-    first = take(PipelineState(), BallLog(), "1 W", 1_000_000)
+def test_an_event_is_displayed_until_the_next_change_after_its_time() -> None:
+    """Its removal alone causes no push."""
+    first = process(PipelineState(), BallLog(), "1 W", 1_000_000)
     assert first.alert is not None
-    kept = take(first.state, first.ball_log, "1 W .", 1_000_000 + EVENT_DISPLAY_MS - 1)
+    kept = process(first.state, first.ball_log, "1 W .", 1_000_000 + EVENT_DISPLAY_MS - 1)
     assert kept.contents["neutral"]["keyEvent"]["kind"] == "wicket"
     assert kept.alert is None
-    same = take(kept.state, kept.ball_log, "1 W .", 1_000_000 + 10 * EVENT_DISPLAY_MS)
+    same = process(kept.state, kept.ball_log, "1 W .", 1_000_000 + 10 * EVENT_DISPLAY_MS)
     assert not same.has_changed
-    gone = take(same.state, same.ball_log, "1 W . 1", 1_000_000 + 10 * EVENT_DISPLAY_MS)
+    gone = process(same.state, same.ball_log, "1 W . 1", 1_000_000 + 10 * EVENT_DISPLAY_MS)
     assert "keyEvent" not in gone.contents["neutral"]
 
 
-def test_the_end_of_a_match_is_shown_for_good() -> None:
-    """And is the last that is told."""
-    first = take(PipelineState(), BallLog(), "1 W", 1_000_000, MatchStatus.FINISHED)
+def test_the_end_of_a_match_stays_displayed() -> None:
+    """It is the last published event."""
+    first = process(PipelineState(), BallLog(), "1 W", 1_000_000, MatchStatus.FINISHED)
     assert first.is_over
     assert first.new_events[-1].kind is EventKind.MATCH_END
     assert first.alert == first.new_events[-1]
-    again = take(first.state, first.ball_log, "1 W", 9_000_000, MatchStatus.FINISHED)
+    again = process(first.state, first.ball_log, "1 W", 9_000_000, MatchStatus.FINISHED)
     assert again.is_over
     assert not again.has_changed
     assert again.contents["neutral"]["keyEvent"]["kind"] == "match_end"
 
 
-def test_an_answer_out_of_an_old_cache_is_passed_over() -> None:
-    """Nothing that people see goes back; what is still so a few polls later was a correction."""
-    first = take(PipelineState(), BallLog(), "1 4 6", 1_000_000)
-    old = take(first.state, first.ball_log, "1 4", 1_002_500)
+def test_an_outdated_poll_is_ignored() -> None:
+    """Content never goes back; a change that persists for some polls is a correction."""
+    first = process(PipelineState(), BallLog(), "1 4 6", 1_000_000)
+    old = process(first.state, first.ball_log, "1 4", 1_002_500)
     assert (old.has_changed, old.contents, old.new_events) == (False, {}, ())
-    fresh = take(old.state, old.ball_log, "1 4 6 1", 1_005_000)
+    fresh = process(old.state, old.ball_log, "1 4 6 1", 1_005_000)
     assert fresh.has_changed
     memory, book = fresh.state, fresh.ball_log
     for _ in range(MAX_GAP_POLLS):
-        memory = take(memory, book, "1 4 6", 1_007_500).state
-    corrected = take(memory, book, "1 4 6", 1_010_000)
+        memory = process(memory, book, "1 4 6", 1_007_500).state
+    corrected = process(memory, book, "1 4 6", 1_010_000)
     assert corrected.has_changed
     assert corrected.contents["neutral"]["teams"][0]["score"] == "11/0"

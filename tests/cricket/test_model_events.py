@@ -1,4 +1,4 @@
-"""Which events the balls of a match give, by the laws of cricket."""
+"""Event detection from balls, according to the Laws of Cricket."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tally.cricket.model.feed import MatchStatus, Target, Wicket, WicketKind
 from tally.cricket.model.history import match_events
 from tests.cricket.match_script import MatchScript, feed_of
 
-QUIET = {EventKind.NEW_BATTER, EventKind.BATTER_ON_FIRE}
+EXCLUDED = {EventKind.NEW_BATTER, EventKind.BATTER_ON_FIRE}
 
 
 def events_of(
@@ -29,7 +29,7 @@ def events_of(
 
 
 def kinds_of(events: Sequence[KeyEvent]) -> list[str]:
-    return [event.kind.value for event in events if event.kind not in QUIET]
+    return [event.kind.value for event in events if event.kind not in EXCLUDED]
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def kinds_of(events: Sequence[KeyEvent]) -> list[str]:
         ("W H W", ["wicket", "wicket"]),
     ],
 )
-def test_an_over_gives_its_events(words: str, kinds: list[str]) -> None:
-    """Each by its own law: a run out is no bowler's wicket, byes spoil no maiden, an all-run four is no boundary."""
+def test_an_over_has_its_events(words: str, kinds: list[str]) -> None:
+    """A run out is not the bowler's, byes spoil no maiden, an all-run four is no boundary."""
     assert kinds_of(events_of(MatchScript().innings(1, words))) == kinds
 
 
-def test_a_hat_trick_lies_across_overs_and_innings() -> None:
-    """What the bowler bowled last counts, whoever bowled in between and however long ago."""
+def test_a_hat_trick_may_span_overs_and_innings() -> None:
+    """The bowler's last balls count, whoever bowled in between."""
     play = MatchScript().innings(1, ". . . . . W" + " 1" * 6 + " W W", bowlers=["a", "b"])
     assert kinds_of(events_of(play))[-3:] == ["wicket", "hat_trick", "bowler_on_fire"]
     test = (
@@ -72,8 +72,8 @@ def test_a_hat_trick_lies_across_overs_and_innings() -> None:
     assert "hat_trick" in kinds_of(events_of(test, total_overs=None))
 
 
-def test_a_super_over_keeps_its_own_hat_trick() -> None:
-    """Two wickets at the end of the match and one in the super over are none."""
+def test_a_super_over_counts_hat_tricks_separately() -> None:
+    """Two wickets at the end of the match and one in the super over are no hat-trick."""
     play = (
         MatchScript()
         .innings(1, "1 1")
@@ -85,8 +85,8 @@ def test_a_super_over_keeps_its_own_hat_trick() -> None:
     assert events[-1].is_super_over
 
 
-def test_an_over_of_two_bowlers_is_no_maiden() -> None:
-    """Whoever had to stop in the middle has bowled no complete over."""
+def test_an_over_of_two_bowlers_is_not_a_maiden() -> None:
+    """A bowler who stops in the middle has not bowled a complete over."""
     play = MatchScript().innings(1, ". . . . . .")
     balls = [
         ball if ball.number < 4 else msgspec.structs.replace(ball, bowler_id="other")
@@ -96,8 +96,8 @@ def test_an_over_of_two_bowlers_is_no_maiden() -> None:
     assert kinds_of(match_events(feed, merge_poll(BallLog(), feed))) == []
 
 
-def test_milestones_come_once_each_and_on_their_ball() -> None:
-    """Fifty, nineties and hundred, with the runs and balls that the batter had then."""
+def test_each_milestone_happens_once_and_at_its_ball() -> None:
+    """Fifty, nineties and hundred have the batter's runs and balls at that time."""
     play = MatchScript().innings(1, ["6", "wd", *["2"] * 5, *["1"] * 6] * 30)
     reached = [
         event
@@ -115,14 +115,14 @@ def test_milestones_come_once_each_and_on_their_ball() -> None:
     ] * 3
 
 
-def test_a_bowler_is_on_fire_with_the_third_wicket_and_each_one_after() -> None:
-    """A run out is not one of them."""
+def test_a_bowler_is_on_fire_from_the_third_wicket() -> None:
+    """Run outs do not count."""
     events = events_of(MatchScript().innings(1, "W . W R . 1 W W", bowlers=["a"]))
     assert [event.count for event in events if event.kind is EventKind.BOWLER_ON_FIRE] == [3, 4]
 
 
 def test_a_batter_is_on_fire_once() -> None:
-    """Thirty at two a ball, however often the rate falls and rises again."""
+    """The event happens once, however often the rate falls and rises again."""
     events = events_of(
         MatchScript().innings(1, "6 6 6 6 6 . . . . . . . . . . . . . 6 6 6 6 6 6 6 6")
     )
@@ -131,7 +131,7 @@ def test_a_batter_is_on_fire_once() -> None:
 
 
 def test_new_batters_are_those_who_did_not_open() -> None:
-    """Who retires hurt is replaced, and that is told as well."""
+    """The replacement of a batter who retires hurt is a new batter."""
     events = events_of(MatchScript().innings(1, "1 W . H 1 1"))
     assert [event.subject for event in events if event.kind is EventKind.NEW_BATTER] == [
         "p1.3",
@@ -151,7 +151,7 @@ def test_new_batters_are_those_who_did_not_open() -> None:
 def test_an_innings_ends_for_a_reason(
     words: str, status: MatchStatus, target: Target | None, reason: str
 ) -> None:
-    """All out and overs complete are seen in the scores; the rest when the feed says that it is over."""
+    """Scores prove all out and complete overs; other ends need the feed."""
     ends = [
         event
         for event in events_of(MatchScript().innings(1, words), status, target=target)
@@ -161,7 +161,7 @@ def test_an_innings_ends_for_a_reason(
 
 
 def test_a_chase_ends_with_its_target() -> None:
-    """A revised target that the feed states is believed at once; one of our own reckoning only when the match is over."""
+    """A target of the feed counts immediately; a computed one only when the match is over."""
     play = MatchScript().innings(1, "1 " * 120).innings(2, "6 " * 10)
     assert kinds_of(events_of(play)).count("innings_end") == 1
     ends = [
@@ -170,8 +170,8 @@ def test_a_chase_ends_with_its_target() -> None:
     assert [event.reason for event in ends] == ["overs_complete", "target_reached"]
 
 
-def test_a_side_is_out_in_a_super_over_with_two_wickets() -> None:
-    """And its innings end is told before the next innings' first event."""
+def test_a_super_over_ends_with_two_wickets() -> None:
+    """The end of the innings precedes the first event of the next one."""
     play = MatchScript().innings(1, "1").innings(2, "1").innings(3, "4 W W").innings(4, "6")
     events = events_of(play, super_overs=frozenset({3, 4}))
     assert kinds_of(events)[-2:] == ["innings_end", "six"]
@@ -182,8 +182,8 @@ def test_a_side_is_out_in_a_super_over_with_two_wickets() -> None:
     "status",
     [MatchStatus.ABANDONED, MatchStatus.CANCELLED, MatchStatus.POSTPONED, MatchStatus.FINISHED],
 )
-def test_a_match_that_is_over_has_one_end(status: MatchStatus) -> None:
-    """Also one in which no ball was bowled."""
+def test_a_finished_match_has_one_end_event(status: MatchStatus) -> None:
+    """This includes a match without a ball."""
     assert kinds_of(events_of(MatchScript(), status)) == ["match_end"]
     assert kinds_of(events_of(MatchScript().innings(1, "1 1"), status))[-2:] == [
         "innings_end",
@@ -191,8 +191,8 @@ def test_a_match_that_is_over_has_one_end(status: MatchStatus) -> None:
     ]
 
 
-def test_a_wicket_without_a_ball_is_none_of_the_bowlers() -> None:
-    """A batter who is timed out is a wicket, breaks no run of wickets, and uses up no ball."""
+def test_a_wicket_without_a_ball_is_not_credited_to_the_bowler() -> None:
+    """A timed-out batter is a wicket, does not affect a hat-trick and uses no ball."""
     balls = MatchScript().innings(1, "W W W").balls
     late = Wicket("p1.9", "Late", WicketKind.TIMED_OUT)
     between = msgspec.structs.replace(

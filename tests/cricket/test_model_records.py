@@ -1,4 +1,4 @@
-"""Ids, lifetimes and key texts; when a Live Activity may be started; and how records stand in their tables."""
+"""Keys, expiry, the start of Live Activities, and the mapping of records to items."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -47,8 +47,8 @@ from tests.cricket.factories import DAY, MOMENT, NOW, START
 T = TypeVar("T")
 
 
-def test_keys_are_as_the_tables_want_them() -> None:
-    """Each joins what identifies a thing."""
+def test_keys_join_their_parts() -> None:
+    """A key consists of the parts that identify an item."""
     assert view_key("7", "neutral") == "7#neutral"
     assert display_key("7", "1") == "DISPLAY#7#1"
     assert activity_key("ann", "phone") == "ann#phone"
@@ -65,20 +65,20 @@ def test_keys_are_as_the_tables_want_them() -> None:
 @pytest.mark.parametrize(
     ("match_type", "days"), [("T20", 2), ("ODI", 2), ("", 2), ("4day", 5), ("Test", 6)]
 )
-def test_a_follow_outlives_its_match_by_two_days(match_type: str, days: int) -> None:
-    """A match of several days is followed to its end."""
+def test_a_follow_expires_two_days_after_the_last_day_starts(match_type: str, days: int) -> None:
+    """A match of several days is followed until it ends."""
     assert follow_expiry(START, match_type) == NOW + days * DAY
 
 
-def test_lifetimes_are_counted_in_seconds() -> None:
-    """A device lives for ninety days; what ends now has ended."""
+def test_ttls_are_in_seconds() -> None:
+    """A device expires after 90 days; an item that expires now has expired."""
     assert device_expiry(NOW) == NOW + 90 * DAY
     assert [has_expired(NOW + later, NOW) for later in (-1, 0, 1)] == [True, True, False]
 
 
 @given(st.integers(min_value=0, max_value=4_000_000_000))
-def test_start_times_order_as_they_pass(seconds: int) -> None:
-    """Text and moment are the same thing, and later is greater."""
+def test_start_times_sort_by_time(seconds: int) -> None:
+    """Text and epoch time are equivalent, and a later time is greater."""
     text = format_start_time(seconds * 1000)
     assert epoch_ms(text) == seconds * 1000
     assert text < format_start_time(seconds * 1000 + 1000)
@@ -96,12 +96,12 @@ def test_start_times_order_as_they_pass(seconds: int) -> None:
         ("ios", "eighteen", False),
     ],
 )
-def test_channels_are_for_ios_18_and_later(platform: str, os_version: str, can: bool) -> None:
+def test_channels_require_ios_18(platform: str, os_version: str, can: bool) -> None:
     assert factories.device("ann", platform=platform, os_version=os_version).can_broadcast is can
 
 
-def test_records_stand_in_tables_under_the_names_of_the_seeds() -> None:
-    """Enums as their values, and nothing for what is empty; an item of another version still makes a record."""
+def test_items_have_the_attribute_names_of_the_seeds() -> None:
+    """Enums are stored as values, empty fields are omitted, missing ones get defaults."""
     shape = ItemMapper(Fixture)
     fixture = factories.fixture(status=MatchStatus.IN_PLAY, league_code="", note="")
     item = shape.to_item(fixture)
@@ -112,7 +112,7 @@ def test_records_stand_in_tables_under_the_names_of_the_seeds() -> None:
     assert to_store_value({"a": (MatchStatus.BREAK, {"b": [1]})}) == {"a": ["break", {"b": [1]}]}
 
 
-def shown(
+def activity_with(
     status: ActivityStatus,
     reason: EndReason | None = None,
     *,
@@ -125,17 +125,17 @@ def shown(
     )
 
 
-def test_what_is_not_there_is_started_and_what_runs_is_not() -> None:
-    """Whatever else is known."""
+def test_a_missing_activity_is_started_and_a_running_one_is_not() -> None:
+    """This does not depend on other fields."""
     assert is_start_due(None, MOMENT, ())
-    assert not is_start_due(shown(ActivityStatus.ACTIVE), MOMENT, ANY_REASON)
-    assert is_start_due(shown(ActivityStatus.PENDING), MOMENT, ())
+    assert not is_start_due(activity_with(ActivityStatus.ACTIVE), MOMENT, ANY_REASON)
+    assert is_start_due(activity_with(ActivityStatus.PENDING), MOMENT, ())
 
 
 @pytest.mark.parametrize("reason", list(EndReason))
-def test_what_has_ended_is_begun_anew_only_for_a_reason(reason: EndReason) -> None:
-    """By itself after a refused token and a pause of the match; by a person's wish always."""
-    ended = shown(ActivityStatus.ENDED, reason)
+def test_an_ended_activity_is_restarted_for_some_reasons_only(reason: EndReason) -> None:
+    """Automatically after an invalid token or the end of a match; always on a new follow."""
+    ended = activity_with(ActivityStatus.ENDED, reason)
     assert is_start_due(ended, MOMENT, RESTARTABLE_REASONS) is (
         reason in {EndReason.TOKEN_INVALID, EndReason.MATCH_END}
     )
@@ -143,8 +143,8 @@ def test_what_has_ended_is_begun_anew_only_for_a_reason(reason: EndReason) -> No
     assert not is_start_due(ended, MOMENT, ())
 
 
-def test_waits_grow_and_are_forgotten() -> None:
-    """Twice as long each time, up to half an hour; after that it is as if nothing had been."""
+def test_the_back_off_grows_and_is_reset() -> None:
+    """It doubles up to half an hour; after that the count of starts is reset."""
     assert [start_backoff_ms(starts) // 1000 for starts in (0, 1, 2, 3, 5, 6, 99)] == [
         60,
         60,
@@ -156,22 +156,30 @@ def test_waits_grow_and_are_forgotten() -> None:
     ]
     assert [start_backoff_ms(starts, is_rejected=True) // 1000 for starts in (1, 2)] == [20, 40]
     for ago, is_due in ((PENDING_BACKOFF_MS - 1, False), (PENDING_BACKOFF_MS, True)):
-        assert is_start_due(shown(ActivityStatus.PENDING, starts=1, ago=ago), MOMENT, ()) is is_due
+        assert (
+            is_start_due(activity_with(ActivityStatus.PENDING, starts=1, ago=ago), MOMENT, ())
+            is is_due
+        )
     for ago, is_due in ((REJECTED_BACKOFF_MS - 1, False), (REJECTED_BACKOFF_MS, True)):
-        refused = shown(ActivityStatus.ENDED, EndReason.TOKEN_INVALID, starts=1, ago=ago)
+        refused = activity_with(ActivityStatus.ENDED, EndReason.TOKEN_INVALID, starts=1, ago=ago)
         assert is_start_due(refused, MOMENT, RESTARTABLE_REASONS) is is_due
     assert (
-        consecutive_starts(shown(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS), MOMENT) == 9
+        consecutive_starts(
+            activity_with(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS), MOMENT
+        )
+        == 9
     )
     assert (
-        consecutive_starts(shown(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS + 1), MOMENT)
+        consecutive_starts(
+            activity_with(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS + 1), MOMENT
+        )
         == 0
     )
 
 
-def test_what_has_ended_and_has_a_token_owes_a_word() -> None:
-    """What runs does not, nor what was told."""
-    ended = shown(ActivityStatus.ENDED, EndReason.MATCH_END)
+def test_an_ended_activity_with_a_token_needs_an_end_push() -> None:
+    """A running activity does not, nor one whose end was delivered."""
+    ended = activity_with(ActivityStatus.ENDED, EndReason.MATCH_END)
     assert not is_end_undelivered(ended)
     assert is_end_undelivered(replace(ended, update_token="token"))
     assert not is_end_undelivered(
@@ -179,30 +187,30 @@ def test_what_has_ended_and_has_a_token_owes_a_word() -> None:
     )
 
 
-async def streamed(things: Sequence[T]) -> AsyncIterator[T]:
+async def stream(things: Sequence[T]) -> AsyncIterator[T]:
     for thing in things:
         yield thing
 
 
 USERS = st.sets(st.text(alphabet="abc", min_size=1, max_size=3))
-SHOWN = st.sets(
+ACTIVITIES = st.sets(
     st.tuples(st.text(alphabet="abc", min_size=1, max_size=3), st.sampled_from(["phone", "tablet"]))
 )
 
 
-@given(users=USERS, pairs=SHOWN)
-def test_followers_and_their_activities_are_joined_as_they_stream_by(
+@given(users=USERS, pairs=ACTIVITIES)
+def test_follows_and_activities_are_merged_as_streams(
     users: set[str], pairs: set[tuple[str, str]]
 ) -> None:
-    """Everybody once, by id, with all of their activities, whether or not they follow."""
+    """Each user appears once, by id, with all activities, following or not."""
     follows = [factories.follow("7", user_id=user) for user in sorted(users)]
     ordered = sorted(pairs, key=lambda pair: activity_key(*pair))
     activities = [
         factories.activity("7", user_id=user, device_id=device) for user, device in ordered
     ]
 
-    async def collected() -> list[UserActivities]:
-        return [person async for person in merge_by_user(streamed(follows), streamed(activities))]
+    async def collect() -> list[UserActivities]:
+        return [person async for person in merge_by_user(stream(follows), stream(activities))]
 
     by_user: dict[str, Follow] = {follow.user_id: follow for follow in follows}
     expected = [
@@ -211,4 +219,4 @@ def test_followers_and_their_activities_are_joined_as_they_stream_by(
         )
         for user in sorted(users | {user for user, _ in pairs})
     ]
-    assert asyncio.run(collected()) == expected
+    assert asyncio.run(collect()) == expected

@@ -1,4 +1,4 @@
-"""Recorded matches, told as the score service tells them, end in their scorecards and give their events, however polled."""
+"""Recorded matches have the expected events and scorecards, however they are polled."""
 
 import random
 from collections.abc import Iterator
@@ -23,18 +23,18 @@ from tally.sim.sportmonks.playback import MatchPlayback
 from tests.recorded import NAMES, expected, recorded
 
 OTHER_NAMES = {"on_a_hat_trick": "on_hat_trick"}
-# Kinds that one of the two lists does not have.
-OURS = {"bowler_on_fire", "batter_on_fire", "new_batter"}
-THEIRS = {"consecutive_sixes_innings", "five_wicket_haul"}
+# Kinds that only one of the two lists contains.
+ONLY_TALLY = {"bowler_on_fire", "batter_on_fire", "new_batter"}
+ONLY_REFERENCE = {"consecutive_sixes_innings", "five_wicket_haul"}
 
 
 class Replay:
-    """A match on the air, and what the pipeline's rules make of it."""
+    """A playback of a match, and the state that polls lead to."""
 
     def __init__(self, name: str) -> None:
         self.broadcast = MatchPlayback(recorded(name), ManualClock())
-        self.memory = PipelineState()
-        self.book = BallLog()
+        self.state = PipelineState()
+        self.ball_log = BallLog()
         self.now = 1_767_225_600_000
         self.feed: MatchFeed | None = None
         self.timestamps: list[int] = []
@@ -46,17 +46,17 @@ class Replay:
             msgspec.json.decode(told, type=payloads.SportMonksFixture, strict=False), self.now
         )
         taken = process_poll(
-            self.memory, self.book, self.feed, now=self.now, max_bytes=3000, is_final=is_final
+            self.state, self.ball_log, self.feed, now=self.now, max_bytes=3000, is_final=is_final
         )
-        # As after a restart: all that is known has been through the store.
+        # Encode and decode the state, as after a restart.
         self.state = msgspec.json.decode(msgspec.json.encode(taken.state), type=PipelineState)
         self.ball_log = msgspec.json.decode(msgspec.json.encode(taken.ball_log), type=BallLog)
         if taken.has_changed:
-            self.timestamps.append(self.memory.timestamp)
+            self.timestamps.append(self.state.timestamp)
 
-    def play(self, chance: random.Random, most: int) -> None:
+    def play(self, rng: random.Random, max_deliveries: int) -> None:
         while not self.broadcast.progress.is_over:
-            self.broadcast.step(chance.randint(0, most))
+            self.broadcast.step(rng.randint(0, max_deliveries))
             self.poll()
         for _ in range(5):
             self.poll()
@@ -64,19 +64,19 @@ class Replay:
     @property
     def events(self) -> list[KeyEvent]:
         assert self.feed is not None
-        return match_events(self.feed, self.book)
+        return match_events(self.feed, self.ball_log)
 
 
-def wanted(name: str) -> Iterator[tuple[str, int, str, str]]:
+def expected_events(name: str) -> Iterator[tuple[str, int, str, str]]:
     for event in expected(name)["events"]:
-        if event["type"] not in THEIRS:
+        if event["type"] not in ONLY_REFERENCE:
             kind = OTHER_NAMES.get(event["type"], event["type"])
             yield kind, event["innings"], event["score"], str(event.get("reason", ""))
 
 
-def given_by(events: list[KeyEvent]) -> Iterator[tuple[str, int, str, str]]:
+def comparable(events: list[KeyEvent]) -> Iterator[tuple[str, int, str, str]]:
     for event in events:
-        if event.kind not in OURS:
+        if event.kind not in ONLY_TALLY:
             yield (
                 event.kind.value,
                 event.innings,
@@ -89,7 +89,7 @@ def expect_scorecards(replay: Replay, name: str) -> None:
     assert replay.feed is not None
     cards: list[dict[str, Any]] = expected(name)["innings"]
     by_balls = scorecards(
-        replay.book.balls,
+        replay.ball_log.balls,
         frozenset(each.number for each in replay.feed.innings if each.is_super_over),
     )
     assert len(replay.feed.innings) == len(cards) == len(by_balls)
@@ -139,41 +139,41 @@ def expect_scorecards(replay: Replay, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES[::2])
-def test_a_recorded_match_gives_its_events_and_scorecards(name: str) -> None:
-    """Each event once and in order, whatever lies between two polls."""
+def test_a_recorded_match_has_its_events_and_scorecards(name: str) -> None:
+    """Each event happens once and in order, whatever lies between two polls."""
     replay = Replay(name)
     replay.play(random.Random(name), 16)
-    assert list(given_by(list(replay.memory.published_events))) == list(wanted(name))
+    assert list(comparable(list(replay.state.published_events))) == list(expected_events(name))
     assert replay.events[-1].reason
     expect_scorecards(replay, name)
     assert replay.timestamps == sorted(set(replay.timestamps))
 
 
 @pytest.mark.parametrize("name", NAMES[::5])
-def test_balls_that_come_late_or_twice_change_nothing(name: str) -> None:
-    """Nor do answers out of an old cache."""
-    chance = random.Random(name)
+def test_late_and_repeated_balls_change_nothing(name: str) -> None:
+    """Outdated responses change nothing either."""
+    rng = random.Random(name)
     replay = Replay(name)
     deliveries = replay.broadcast.deliveries
-    late = {place: chance.randint(1, 3) for place in range(deliveries) if chance.random() < 0.1}
+    late = {place: rng.randint(1, 3) for place in range(deliveries) if rng.random() < 0.1}
     replay.broadcast.mistakes = Mistakes(late=late, twice=frozenset(range(0, deliveries, 7)))
-    replay.broadcast.lags.extend(chance.choice([0, 0, 0, 2, 9]) for _ in range(40))
-    replay.play(chance, 8)
-    assert sorted(given_by(list(replay.memory.published_events))) == sorted(wanted(name))
-    assert list(given_by(replay.events)) == list(wanted(name))
+    replay.broadcast.lags.extend(rng.choice([0, 0, 0, 2, 9]) for _ in range(40))
+    replay.play(rng, 8)
+    assert sorted(comparable(list(replay.state.published_events))) == sorted(expected_events(name))
+    assert list(comparable(replay.events)) == list(expected_events(name))
     expect_scorecards(replay, name)
 
 
 @pytest.mark.parametrize("name", NAMES[1::5])
-def test_balls_that_were_told_wrongly_are_put_right(name: str) -> None:
-    """The history in the end is that of the match as it was, and of what is true nothing was told twice."""
-    chance = random.Random(name)
+def test_wrong_balls_are_corrected(name: str) -> None:
+    """The final events are those of the real match, and no valid event is repeated."""
+    rng = random.Random(name)
     replay = Replay(name)
-    replay.broadcast.mistakes = random_mistakes(chance, replay.broadcast.deliveries, 0.1)
-    replay.play(chance, 8)
-    assert list(given_by(replay.events)) == list(wanted(name))
-    assert find_new_events(replay.events, replay.memory.published_events) == []
-    assert len(
-        {(event.identity, event.ball_id) for event in replay.memory.published_events}
-    ) == len(replay.memory.published_events)
+    replay.broadcast.mistakes = random_mistakes(rng, replay.broadcast.deliveries, 0.1)
+    replay.play(rng, 8)
+    assert list(comparable(replay.events)) == list(expected_events(name))
+    assert find_new_events(replay.events, replay.state.published_events) == []
+    assert len({(event.identity, event.ball_id) for event in replay.state.published_events}) == len(
+        replay.state.published_events
+    )
     expect_scorecards(replay, name)

@@ -1,4 +1,4 @@
-"""What the scores alone can tell, and what they make of targets and rates."""
+"""Event detection from scores only; targets and run rates."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +16,8 @@ WORDS = st.sampled_from([".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb"
 
 @settings(max_examples=40)
 @given(st.lists(WORDS, min_size=1, max_size=120), st.lists(st.integers(0, 120), max_size=12))
-def test_scores_alone_tell_what_balls_tell_but_for_the_balls(
-    words: list[str], cuts: list[int]
-) -> None:
-    """Whatever lies between two polls: each wicket, milestone and newcomer once, and nothing that did not happen."""
+def test_scores_imply_the_events_of_the_balls(words: list[str], cuts: list[int]) -> None:
+    """Each wicket, milestone and new batter is detected once, whatever lies between polls."""
     balls = MatchScript().innings(1, words).balls
     told: list[KeyEvent] = []
     for cut in [*sorted(min(cut, len(balls)) for cut in cuts), len(balls)]:
@@ -31,14 +29,14 @@ def test_scores_alone_tell_what_balls_tell_but_for_the_balls(
     by_balls = {event.identity for event in known if event.kind not in TIER_1}
     by_scores = [event.identity for event in told]
     assert len(by_scores) == len(set(by_scores))
-    # Who was on fire for a ball or two between polls is seen by nobody.
+    # A batter who was on fire only between two polls is not detected.
     missing = by_balls - set(by_scores)
     assert {kind for kind, *_ in missing} <= {EventKind.BATTER_ON_FIRE, EventKind.NEW_BATTER}
     assert {identity for identity in by_scores if identity[0] != EventKind.NEW_BATTER} <= by_balls
 
 
-def test_two_fifties_and_three_wickets_in_one_poll_are_all_told() -> None:
-    """A long gap between polls loses nothing that the scorecard still says."""
+def test_all_events_of_a_long_gap_are_detected() -> None:
+    """Two fifties and three wickets in one poll are all detected."""
     balls = MatchScript().innings(1, ["2", "2", "1"] * 36 + ["W", "W", "W"]).balls
     before, after = feed_of(balls[:20], with_balls=False), feed_of(balls, with_balls=False)
     told = match_events(before, BallLog())
@@ -50,13 +48,13 @@ def test_two_fifties_and_three_wickets_in_one_poll_are_all_told() -> None:
 @pytest.mark.parametrize(
     ("runs", "balls", "text"), [(0, 0, ""), (1, 6, "1.00"), (100, 63, "9.52"), (7, 4, "10.50")]
 )
-def test_a_rate_has_two_digits(runs: int, balls: int, text: str) -> None:
-    """Rounded, never a float, and empty before the first ball."""
+def test_a_run_rate_has_two_decimals(runs: int, balls: int, text: str) -> None:
+    """It is rounded, never a float, and empty before the first ball."""
     assert run_rate(runs, balls) == text
 
 
-def test_a_target_is_that_of_the_feed_or_one_run_more() -> None:
-    """For the second innings of limited overs, for a super over, and for the fourth innings of a Test."""
+def test_the_target_is_stated_by_the_feed_or_computed() -> None:
+    """In limited overs, in a super over and in the fourth innings of a Test."""
     chase = MatchScript().innings(1, "6 6").innings(2, "1")
     feed = feed_of(chase.balls)
     assert chase_target(feed, feed.innings[0]) is None
