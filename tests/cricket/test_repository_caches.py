@@ -1,4 +1,4 @@
-"""State hashes, display states, cached fixtures and processing state: what is kept between two polls, and for how long."""
+"""State hashes, display states, cached fixtures and processing states."""
 
 import asyncio
 from dataclasses import replace
@@ -24,7 +24,7 @@ from tests.cricket import factories
 from tests.cricket.factories import DAY, MOMENT, NOW
 from tests.cricket.faulty_engines import InterleavingEngine
 
-ADDED = {"home": {"name": "Lions", "code": "LIO"}, "league": "Cup"}
+ENRICHMENT = {"home": {"name": "Lions", "code": "LIO"}, "league": "Cup"}
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def cache(store: Store) -> FixtureCacheRepository:
     return FixtureCacheRepository(store)
 
 
-async def test_a_hash_is_kept_for_each_view_of_a_match(store: Store) -> None:
-    """What one side was shown says nothing of the other; a deleted one is gone."""
+async def test_each_view_of_a_match_has_a_hash(store: Store) -> None:
+    """Hashes of views are independent; a deleted hash is gone."""
     hashes = StateHashRepository(store)
     neutral = factories.state_hash()
     home = replace(neutral, team_id="1", hash="def")
@@ -49,8 +49,8 @@ async def test_a_hash_is_kept_for_each_view_of_a_match(store: Store) -> None:
     assert await hashes.get(neutral.match_id, "neutral") is not None
 
 
-async def test_a_display_state_is_gone_at_its_time(store: Store) -> None:
-    """Whether or not it was swept, and for each side on its own."""
+async def test_an_expired_display_state_is_not_returned(store: Store) -> None:
+    """Views expire independently, whether or not the store has deleted them."""
     displays = DisplayCacheRepository(store)
     made = factories.cached_display(expires_at=NOW + 30)
     await displays.put(made)
@@ -59,8 +59,8 @@ async def test_a_display_state_is_gone_at_its_time(store: Store) -> None:
     assert await displays.get(made.match_id, "1", NOW) is None
 
 
-async def test_progress_never_goes_back(store: Store) -> None:
-    """An instance that has lost its match cannot take its successor's progress away; after a week it starts anew."""
+async def test_the_processing_state_never_goes_back(store: Store) -> None:
+    """A late write of a former owner is rejected; an expired state can be replaced."""
     repository = ProcessingRepository(store)
     made = factories.processing(last_ball_id=7, content='[{"id":7}]' * 1000)
     assert await repository.put(made)
@@ -77,8 +77,8 @@ async def test_progress_never_goes_back(store: Store) -> None:
     )
 
 
-async def test_memory_is_filled_from_the_table(store: Store) -> None:
-    """For the matches that are on, or for all where those are not known; what has expired is left out."""
+async def test_the_cache_is_hydrated_from_the_table(store: Store) -> None:
+    """For given matches or for all; expired states are excluded."""
     repository = ProcessingRepository(store)
     made = [factories.processing() for _ in range(4)]
     old = factories.processing(expires_at=NOW)
@@ -96,13 +96,13 @@ async def test_memory_is_filled_from_the_table(store: Store) -> None:
     assert old not in everything
 
 
-async def test_a_cached_fixture_comes_back_until_its_time(cache: FixtureCacheRepository) -> None:
-    """Alone, among many, and in its league, the earliest start first."""
+async def test_a_cached_fixture_is_returned_until_it_expires(cache: FixtureCacheRepository) -> None:
+    """By id, in a batch, and by league in order of start time."""
     league_id = factories.name("league")
     late = factories.cached_fixture(
         league_id=league_id, starting_at="2096-10-04T12:00:00Z", content="{}" * 300_000
     )
-    early = factories.cached_fixture(league_id=league_id, enrichment=ADDED, enriched_at=MOMENT)
+    early = factories.cached_fixture(league_id=league_id, enrichment=ENRICHMENT, enriched_at=MOMENT)
     for each in (late, early):
         assert await cache.put(each) == each
     ids = [late.match_id, early.match_id]
@@ -120,42 +120,44 @@ async def test_a_cached_fixture_comes_back_until_its_time(cache: FixtureCacheRep
     assert {each.match_id async for each in cache.all(over)}.isdisjoint(ids)
 
 
-async def test_enrichment_is_added_to_what_is_there_and_near(cache: FixtureCacheRepository) -> None:
-    """It makes no entry, wakes none that has expired, and comes neither long before a match nor long after."""
+async def test_enrichment_requires_an_entry_inside_the_window(
+    cache: FixtureCacheRepository,
+) -> None:
+    """It creates no entry, revives no expired one, and fails outside the window."""
     near = factories.cached_fixture()
     unknown = factories.number()
-    assert not await cache.update_enrichment(unknown, ADDED, MOMENT)
+    assert not await cache.update_enrichment(unknown, ENRICHMENT, MOMENT)
     assert await cache.get(unknown, NOW) is None
     await cache.put(near)
-    assert await cache.update_enrichment(near.match_id, ADDED, MOMENT + 5)
+    assert await cache.update_enrichment(near.match_id, ENRICHMENT, MOMENT + 5)
     assert await cache.get(near.match_id, NOW) == replace(
-        near, enrichment=ADDED, enriched_at=MOMENT + 5
+        near, enrichment=ENRICHMENT, enriched_at=MOMENT + 5
     )
     assert not await cache.update_enrichment(near.match_id, {}, MOMENT + 4)
-    assert not await cache.update_enrichment(near.match_id, ADDED, near.expires_at * 1000)
+    assert not await cache.update_enrichment(near.match_id, ENRICHMENT, near.expires_at * 1000)
     for starting_at in (
         format_start_time(MOMENT + ENRICHMENT_LEAD_MS + 1000),
         format_start_time(MOMENT - ENRICHMENT_TAIL_MS - 1000),
     ):
         far = factories.cached_fixture(starting_at=starting_at)
         await cache.put(far)
-        assert not await cache.update_enrichment(far.match_id, ADDED, MOMENT)
+        assert not await cache.update_enrichment(far.match_id, ENRICHMENT, MOMENT)
 
 
-async def test_a_put_takes_over_the_enrichment_that_is_there(cache: FixtureCacheRepository) -> None:
-    """The newer of the two stands, whoever brings it."""
+async def test_a_put_carries_over_stored_enrichment(cache: FixtureCacheRepository) -> None:
+    """The newer enrichment is stored."""
     made = factories.cached_fixture()
     await cache.put(made)
-    assert await cache.update_enrichment(made.match_id, ADDED, MOMENT + 5)
+    assert await cache.update_enrichment(made.match_id, ENRICHMENT, MOMENT + 5)
     told = replace(made, content='{"id":2}')
-    assert await cache.put(told) == replace(told, enrichment=ADDED, enriched_at=MOMENT + 5)
+    assert await cache.put(told) == replace(told, enrichment=ENRICHMENT, enriched_at=MOMENT + 5)
     newer = replace(told, enrichment={"league": "Bowl"}, enriched_at=MOMENT + 6)
     assert await cache.put(newer) == newer
     assert await cache.get(made.match_id, NOW) == newer
 
 
 def starts() -> list[str]:
-    """Around the match, at the edge of that time, in its margin, and outside of it."""
+    """Return start times inside the window, at its edge, in its margin and outside."""
     before, after = ENRICHMENT_LEAD_MS, ENRICHMENT_TAIL_MS
     moments = (
         0,
@@ -169,12 +171,12 @@ def starts() -> list[str]:
 
 
 @pytest.mark.parametrize("starting_at", starts())
-async def test_a_batch_keeps_the_enrichment_that_is_there(
+async def test_a_batch_preserves_stored_enrichment(
     cache: FixtureCacheRepository, starting_at: str
 ) -> None:
-    """Whether it writes in batches or one by one; its own stands where it is newer."""
+    """With batch writes and single updates; newer enrichment of the batch is stored."""
     made = [
-        factories.cached_fixture(starting_at=starting_at, enrichment=ADDED, enriched_at=MOMENT)
+        factories.cached_fixture(starting_at=starting_at, enrichment=ENRICHMENT, enriched_at=MOMENT)
         for _ in range(3)
     ]
     fresh = [factories.cached_fixture(starting_at=starting_at) for _ in range(30)]
@@ -183,7 +185,7 @@ async def test_a_batch_keeps_the_enrichment_that_is_there(
     older = replace(made[1], content="told", enrichment={"old": 1}, enriched_at=MOMENT - 1)
     newer = replace(made[2], content="told", enrichment={"new": 1}, enriched_at=MOMENT + 1)
     await cache.put_batch([bare, older, newer, *fresh], MOMENT)
-    kept = [replace(each, enrichment=ADDED, enriched_at=MOMENT) for each in (bare, older)]
+    kept = [replace(each, enrichment=ENRICHMENT, enriched_at=MOMENT) for each in (bare, older)]
     expected = [*kept, newer, *fresh]
     assert await cache.get_many([each.match_id for each in expected], NOW) == {
         each.match_id: each for each in expected
@@ -192,10 +194,10 @@ async def test_a_batch_keeps_the_enrichment_that_is_there(
 
 @pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("starting_at", starts())
-async def test_what_is_added_between_the_read_and_the_write_of_a_batch_is_kept(
+async def test_enrichment_added_during_a_batch_is_preserved(
     cache: FixtureCacheRepository, engine: Engine, is_there: bool, starting_at: str
 ) -> None:
-    """The worst moment: the batch has read, a poll puts the entry, and enrichment is added, before the batch writes."""
+    """A put and an enrichment happen between the read and the write of the batch."""
     entry = factories.cached_fixture(starting_at=starting_at)
     if is_there:
         await cache.put(entry)
@@ -203,7 +205,7 @@ async def test_what_is_added_between_the_read_and_the_write_of_a_batch_is_kept(
 
     async def meanwhile() -> None:
         await cache.put(replace(entry, content="polled"))
-        taken.append(await cache.update_enrichment(entry.match_id, ADDED, MOMENT + 1))
+        taken.append(await cache.update_enrichment(entry.match_id, ENRICHMENT, MOMENT + 1))
 
     racing = FixtureCacheRepository(
         Store(cast("Engine", InterleavingEngine(engine, "batch_get", meanwhile)))
@@ -212,17 +214,17 @@ async def test_what_is_added_between_the_read_and_the_write_of_a_batch_is_kept(
     found = await cache.get(entry.match_id, NOW)
     assert found is not None
     assert found.content == "synced"
-    assert found.enrichment == (ADDED if taken == [True] else None)
+    assert found.enrichment == (ENRICHMENT if taken == [True] else None)
     assert taken == [
         MOMENT - ENRICHMENT_TAIL_MS <= epoch_ms(starting_at) <= MOMENT + ENRICHMENT_LEAD_MS
     ]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-async def test_a_batch_loses_no_enrichment_to_writers_at_its_side(
+async def test_a_batch_and_concurrent_writers_lose_no_enrichment(
     cache: FixtureCacheRepository, engine: Engine, is_there: bool
 ) -> None:
-    """Whatever was taken is there in the end, for matches that are near and for those that are not, old entries and new."""
+    """Accepted enrichment is present at the end, for new and old entries."""
     entries = [factories.cached_fixture(starting_at=starting_at) for starting_at in starts()]
     if is_there:
         await cache.put_batch(entries, MOMENT)

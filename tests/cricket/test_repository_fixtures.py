@@ -1,4 +1,4 @@
-"""The table `cricket-fixtures`: found by id, league and start; live exactly while it is polled; never made by an update."""
+"""The repository of `cricket-fixtures`."""
 
 import asyncio
 import random
@@ -23,8 +23,8 @@ def fixtures(store: Store) -> FixtureRepository:
     return FixtureRepository(store)
 
 
-async def test_a_fixture_comes_back_as_it_was_written(fixtures: FixtureRepository) -> None:
-    """With all of its fields, and without those that it does not have."""
+async def test_a_fixture_is_read_as_it_was_written(fixtures: FixtureRepository) -> None:
+    """With all fields, and with defaults for missing ones."""
     bare = factories.fixture()
     full = factories.fixture(
         status=MatchStatus.IN_PLAY,
@@ -45,8 +45,8 @@ async def test_a_fixture_comes_back_as_it_was_written(fixtures: FixtureRepositor
     assert await fixtures.get(factories.number()) is None
 
 
-async def test_many_fixtures_are_written_and_read_in_batches(fixtures: FixtureRepository) -> None:
-    """More than one request can carry, and those that are not there are left out."""
+async def test_fixtures_are_written_and_read_in_batches(fixtures: FixtureRepository) -> None:
+    """More than a request can contain; missing fixtures are omitted."""
     written = [factories.fixture() for _ in range(130)]
     await fixtures.write_batch(written)
     found = await fixtures.get_many([*(each.match_id for each in written), factories.number()])
@@ -54,8 +54,8 @@ async def test_many_fixtures_are_written_and_read_in_batches(fixtures: FixtureRe
     assert await fixtures.get_many([]) == {}
 
 
-async def test_matches_of_a_league_are_paged_by_start(fixtures: FixtureRepository) -> None:
-    """From the first to the last moment of the range, both included, and none of another league."""
+async def test_matches_of_a_league_are_paginated_by_start_time(fixtures: FixtureRepository) -> None:
+    """The range is inclusive, and other leagues are excluded."""
     code = factories.name("league")
     written = [
         factories.fixture(league_code=code, start_time=f"2096-10-{day:02}T12:00:00Z")
@@ -70,8 +70,10 @@ async def test_matches_of_a_league_are_paged_by_start(fixtures: FixtureRepositor
     assert [each.start_time[8:10] for each in first + second] == ["03", "04", "05"]
 
 
-async def test_what_starts_soon_is_neither_live_nor_over(fixtures: FixtureRepository) -> None:
-    """One query for each league, merged by start; a league that is asked for twice counts once."""
+async def test_starting_soon_excludes_live_and_archived_matches(
+    fixtures: FixtureRepository,
+) -> None:
+    """Leagues are merged by start time; a repeated league counts once."""
     one, other, silent = (factories.name("league") for _ in range(3))
     soon = factories.fixture(league_code=one, start_time="2096-10-02T12:20:00Z")
     sooner = factories.fixture(league_code=other, start_time="2096-10-02T12:10:00Z")
@@ -91,10 +93,10 @@ async def test_what_starts_soon_is_neither_live_nor_over(fixtures: FixtureReposi
     assert found == [sooner, soon]
 
 
-async def test_an_update_changes_what_it_names_and_makes_nothing(
+async def test_an_update_changes_named_fields_and_creates_nothing(
     fixtures: FixtureRepository,
 ) -> None:
-    """What is None is taken away; a match that is not there stays away."""
+    """None removes a field; an update of a missing match creates nothing."""
     made = factories.fixture(note="rain")
     await fixtures.write_batch([made])
     changed = await fixtures.update(
@@ -109,10 +111,10 @@ async def test_an_update_changes_what_it_names_and_makes_nothing(
     assert unknown not in {each.match_id for each in await fixtures.live()}
 
 
-async def test_updates_and_archivals_never_bring_back_what_is_deleted(
+async def test_updates_and_archiving_never_recreate_a_deleted_fixture(
     fixtures: FixtureRepository,
 ) -> None:
-    """Whatever the order in which they arrive, nothing is left of a replay that was deleted."""
+    """A deleted replay stays deleted in any order of writes."""
     replays = [factories.fixture(replay_of="1", live_updated_at=MOMENT) for _ in range(10)]
     await fixtures.write_batch(replays)
 
@@ -131,10 +133,10 @@ async def test_updates_and_archivals_never_bring_back_what_is_deleted(
     assert ids.isdisjoint(each.match_id for each in await fixtures.live())
 
 
-async def test_archival_takes_a_match_out_of_the_live_ones_at_once(
+async def test_an_archived_match_is_not_live(
     fixtures: FixtureRepository,
 ) -> None:
-    """It keeps the rest, and a match that goes on the next day is live again."""
+    """Other fields are preserved, and a match can become live again."""
     made = factories.fixture(live_updated_at=MOMENT)
     await fixtures.write_batch([made])
     assert made in await fixtures.live()
@@ -148,7 +150,7 @@ async def test_archival_takes_a_match_out_of_the_live_ones_at_once(
 
 
 async def test_only_replays_are_deleted(fixtures: FixtureRepository) -> None:
-    """A real match stays, whatever the caller believes."""
+    """A match that is not a replay is never deleted."""
     real, replay = factories.fixture(), factories.fixture(replay_of="1", replay_expires_at=MOMENT)
     await fixtures.write_batch([real, replay])
     assert await fixtures.delete_replay(replay.match_id)
@@ -157,8 +159,8 @@ async def test_only_replays_are_deleted(fixtures: FixtureRepository) -> None:
     assert set(await fixtures.get_many([real.match_id, replay.match_id])) == {real.match_id}
 
 
-async def test_an_administrator_pages_through_a_league(fixtures: FixtureRepository) -> None:
-    """Every fixture of the league once, whatever else the table holds."""
+async def test_the_fixtures_of_a_league_are_paginated(fixtures: FixtureRepository) -> None:
+    """Each fixture of the league appears once."""
     league_id = factories.number()
     wanted = [factories.fixture(league_id=league_id) for _ in range(7)]
     await fixtures.write_batch([*wanted, *(factories.fixture() for _ in range(7))])
@@ -180,10 +182,10 @@ async def test_an_administrator_pages_through_a_league(fixtures: FixtureReposito
         max_size=40,
     )
 )
-def test_the_index_holds_exactly_the_live_fixtures_at_all_times(
+def test_the_live_index_contains_exactly_the_live_fixtures(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
 ) -> None:
-    """After every step, what has `liveUpdatedAt` is in the index, and nothing else is."""
+    """After every write, the index contains the items with `liveUpdatedAt` only."""
 
     async def play() -> None:
         async with open_sqlite(tmp_path_factory.mktemp("live")) as engine:

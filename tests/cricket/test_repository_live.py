@@ -1,4 +1,4 @@
-"""Live Activities and active matches: every step is one conditional write, and of many who try at once one succeeds."""
+"""Live Activities and active matches: every transition is one conditional write."""
 
 import asyncio
 from dataclasses import replace
@@ -35,8 +35,8 @@ async def found(activities: LiveActivityRepository, made: LiveActivity) -> LiveA
     return await activities.get(made.match_id, made.user_id, made.device_id, MOMENT)
 
 
-async def test_of_many_who_create_an_activity_one_does(activities: LiveActivityRepository) -> None:
-    """One record for each match, person and device."""
+async def test_one_of_many_concurrent_creates_succeeds(activities: LiveActivityRepository) -> None:
+    """There is one record per match, user and device."""
     made = factories.activity(factories.number())
     assert await found(activities, made) is None
     assert sum(await asyncio.gather(*(activities.create(made) for _ in range(10)))) == 1
@@ -44,10 +44,10 @@ async def test_of_many_who_create_an_activity_one_does(activities: LiveActivityR
     assert await activities.create(replace(made, device_id=factories.name("device")))
 
 
-async def test_of_many_who_would_start_an_activity_one_may(
+async def test_one_of_many_concurrent_claims_succeeds(
     activities: LiveActivityRepository,
 ) -> None:
-    """Each claim counts, and the next one needs to have seen it; one that is not pending is not started."""
+    """A claim is conditional on the number of starts and on the status pending."""
     made = factories.activity(factories.number())
     assert not await activities.claim_start(made, MOMENT, None, "")
     await activities.create(made)
@@ -69,10 +69,10 @@ async def test_of_many_who_would_start_an_activity_one_may(
     assert not await activities.claim_start(replace(made, starts=2), MOMENT + 3, None, "")
 
 
-async def test_a_token_makes_an_activity_active_and_another_replaces_it_in_place(
+async def test_a_token_activates_an_activity_and_can_be_rotated(
     activities: LiveActivityRepository,
 ) -> None:
-    """Also where the app began by itself; the moment of its making stays."""
+    """Also if the app started it; the creation time is preserved."""
     made = factories.activity(factories.number(), status=ACTIVE, update_token="token-1")
     first = await activities.activate(made)
     assert first == made
@@ -84,10 +84,10 @@ async def test_a_token_makes_an_activity_active_and_another_replaces_it_in_place
 
 
 @pytest.mark.parametrize("reason", list(EndReason))
-async def test_of_many_who_end_an_activity_one_says_why(
+async def test_one_of_many_concurrent_ends_sets_the_reason(
     activities: LiveActivityRepository, reason: EndReason
 ) -> None:
-    """Its token stays while the device does not know; and nothing but a refused token lets a late one wake it up."""
+    """The token is preserved until the end is delivered; a late token does not reactivate it."""
     made = factories.activity(factories.number(), status=ACTIVE, update_token="token")
     assert await activities.end(made, reason, MOMENT) is None
     await activities.activate(made)
@@ -108,10 +108,10 @@ async def test_of_many_who_end_an_activity_one_says_why(
     assert (woken is not None) == (reason is EndReason.TOKEN_INVALID)
 
 
-async def test_a_refused_token_does_not_end_an_activity_that_has_a_newer_one(
+async def test_a_rejected_token_does_not_end_an_activity_with_a_newer_one(
     activities: LiveActivityRepository,
 ) -> None:
-    """The rotation was faster than the word of the refusal."""
+    """The token was rotated before the rejection arrived."""
     made = factories.activity(factories.number(), status=ACTIVE, update_token="old")
     await activities.activate(made)
     await activities.activate(replace(made, update_token="new"))
@@ -120,10 +120,10 @@ async def test_a_refused_token_does_not_end_an_activity_that_has_a_newer_one(
     assert await activities.end(made, EndReason.TOKEN_INVALID, MOMENT, only_token="new") is not None
 
 
-async def test_an_activity_begins_anew_only_after_the_reasons_given(
+async def test_an_activity_is_restarted_only_after_given_reasons(
     activities: LiveActivityRepository,
 ) -> None:
-    """Or when it has expired."""
+    """An expired one is always restarted."""
     made = factories.activity(factories.number())
     await activities.create(made)
     await activities.end(made, EndReason.USER_UNFOLLOW, MOMENT)
@@ -139,10 +139,10 @@ async def test_an_activity_begins_anew_only_after_the_reasons_given(
     )
 
 
-async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(
+async def test_targets_are_active_activities_with_few_fields(
     activities: LiveActivityRepository,
 ) -> None:
-    """What is pending, over or expired is left out."""
+    """Pending, ended and expired activities are excluded."""
     match_id = factories.number()
     on, channelled, pending, over, expired = (
         factories.activity(match_id, user_id=f"user-{number}") for number in range(5)
@@ -176,8 +176,10 @@ async def test_pushes_go_to_what_is_active_and_know_no_more_than_they_need(
     assert everyone == [on.user_id, channelled.user_id, pending.user_id, over.user_id]
 
 
-async def test_one_persons_activities_are_theirs_alone(activities: LiveActivityRepository) -> None:
-    """Even where another's id begins in the same way; changing sides makes nothing."""
+async def test_activities_of_a_user_exclude_those_of_others(
+    activities: LiveActivityRepository,
+) -> None:
+    """Even with a common prefix of ids; a team change creates nothing."""
     match_id, user = factories.number(), factories.name("user")
     phone, tablet = (
         factories.activity(match_id, user_id=user, device_id=device)
@@ -194,8 +196,10 @@ async def test_one_persons_activities_are_theirs_alone(activities: LiveActivityR
     assert await found(activities, nobody) is None
 
 
-async def test_an_active_match_is_saved_only_as_it_was_read(matches: ActiveMatchRepository) -> None:
-    """Of many who read it at once one saves, and whoever came too late gets nothing written."""
+async def test_an_active_match_is_saved_only_in_the_version_read(
+    matches: ActiveMatchRepository,
+) -> None:
+    """One of many concurrent saves succeeds; the others write nothing."""
     made = factories.active_match(
         previous_scores={"1": {"runs": 3, "wickets": 0}},
         cooldowns={"four:7": MOMENT},
@@ -214,8 +218,8 @@ async def test_an_active_match_is_saved_only_as_it_was_read(matches: ActiveMatch
     assert await matches.save(made) is None
 
 
-async def test_a_match_is_taken_over_when_nobody_renews_it(matches: ActiveMatchRepository) -> None:
-    """By one, with all that is known of it; its former owner can neither renew nor save it."""
+async def test_an_abandoned_match_is_taken_over(matches: ActiveMatchRepository) -> None:
+    """One instance gets the whole state; the former owner can neither renew nor save."""
     made = factories.active_match(extra={"seen": [1]})
     await matches.create(made)
     assert await matches.renew(made.match_id, "instance-1", MOMENT + 1000)
@@ -232,7 +236,7 @@ async def test_a_match_is_taken_over_when_nobody_renews_it(matches: ActiveMatchR
 
 
 async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepository) -> None:
-    """And whoever saves next has to know of it."""
+    """Setting the channel increments the version."""
     made = factories.active_match()
     assert await matches.set_channel(made.match_id, "channel") is None
     await matches.create(made)
@@ -252,8 +256,8 @@ async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepo
     assert await matches.end(factories.number(), MOMENT, NOW) is None
 
 
-async def test_a_match_that_goes_on_is_taken_up_again(matches: ActiveMatchRepository) -> None:
-    """Matches that are over are not among those that are on, and the next day of a long one is."""
+async def test_a_match_that_continues_is_taken_over_again(matches: ActiveMatchRepository) -> None:
+    """Ended matches are excluded; the next day of a long match is included."""
     made, other = factories.active_match(), factories.active_match()
     for each in (made, other):
         await matches.create(each)

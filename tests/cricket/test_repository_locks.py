@@ -1,4 +1,4 @@
-"""The table `cricket-locks`: held by one at a time, released by its owner alone, over after a crash, and extended."""
+"""The repository of `cricket-locks`."""
 
 import asyncio
 import contextlib
@@ -19,16 +19,16 @@ def locks(store: Store) -> LockRepository:
     return LockRepository(store)
 
 
-def of(locks: LockRepository, clock: ManualClock, owner: str) -> StoreLocks:
+def owner_locks(locks: LockRepository, clock: ManualClock, owner: str) -> StoreLocks:
     return StoreLocks(locks, clock, owner)
 
 
-async def test_of_many_who_want_a_lock_one_has_it(
+async def test_one_of_many_concurrent_acquires_succeeds(
     locks: LockRepository, clock: ManualClock
 ) -> None:
-    """Its owner included: who has it cannot take it once more."""
+    """The owner cannot acquire it again."""
     name = factories.name("match")
-    owners = [of(locks, clock, f"instance-{number}") for number in range(10)]
+    owners = [owner_locks(locks, clock, f"instance-{number}") for number in range(10)]
     taken = await asyncio.gather(*(owner.acquire(name, SECONDS) for owner in owners))
     assert sum(taken) == 1
     winner = owners[taken.index(True)]
@@ -36,12 +36,10 @@ async def test_of_many_who_want_a_lock_one_has_it(
     assert await winner.acquire(factories.name("match"), SECONDS)
 
 
-async def test_a_lock_is_released_by_its_owner_alone(
-    locks: LockRepository, clock: ManualClock
-) -> None:
-    """Whoever else lets go of it changes nothing."""
+async def test_only_the_owner_releases_a_lock(locks: LockRepository, clock: ManualClock) -> None:
+    """A release by another owner changes nothing."""
     name = factories.name("match")
-    mine, theirs = of(locks, clock, "a"), of(locks, clock, "b")
+    mine, theirs = owner_locks(locks, clock, "a"), owner_locks(locks, clock, "b")
     assert await mine.acquire(name, SECONDS)
     await theirs.release(name)
     assert not await theirs.extend(name, SECONDS)
@@ -51,27 +49,25 @@ async def test_a_lock_is_released_by_its_owner_alone(
     assert await theirs.acquire(name, SECONDS)
 
 
-async def test_a_lock_is_over_some_time_after_a_crash(
-    locks: LockRepository, clock: ManualClock
-) -> None:
-    """Not before its time, and then for one of all who wait; the former owner can neither extend nor release it."""
+async def test_a_lock_expires_after_a_crash(locks: LockRepository, clock: ManualClock) -> None:
+    """Then one waiter acquires it, and the former owner can neither extend nor release it."""
     name = factories.name("match")
-    crashed = of(locks, clock, "crashed")
+    crashed = owner_locks(locks, clock, "crashed")
     assert await crashed.acquire(name, SECONDS)
     await clock.advance(SECONDS)
-    assert not await of(locks, clock, "early").acquire(name, SECONDS)
+    assert not await owner_locks(locks, clock, "early").acquire(name, SECONDS)
     await clock.advance(0.001)
-    waiting = [of(locks, clock, f"waiting-{number}") for number in range(6)]
+    waiting = [owner_locks(locks, clock, f"waiting-{number}") for number in range(6)]
     assert sum(await asyncio.gather(*(each.acquire(name, SECONDS) for each in waiting))) == 1
     assert not await crashed.extend(name, SECONDS)
     await crashed.release(name)
-    assert not await of(locks, clock, "late").acquire(name, SECONDS)
+    assert not await owner_locks(locks, clock, "late").acquire(name, SECONDS)
 
 
 async def test_a_lock_is_extended_from_now(locks: LockRepository, clock: ManualClock) -> None:
-    """It is held for as long as its owner goes on."""
+    """It is held as long as its owner extends it."""
     name = factories.name("match")
-    mine, theirs = of(locks, clock, "a"), of(locks, clock, "b")
+    mine, theirs = owner_locks(locks, clock, "a"), owner_locks(locks, clock, "b")
     assert await mine.acquire(name, SECONDS)
     for _ in range(5):
         await clock.advance(SECONDS - 1)
@@ -82,7 +78,7 @@ async def test_a_lock_is_extended_from_now(locks: LockRepository, clock: ManualC
 
 
 async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: ManualClock) -> None:
-    """Of eight who try again and again, each works alone, and all of them get their turn."""
+    """Eight workers retry: each works alone and all of them finish."""
     name = factories.name("match")
     at_work: set[str] = set()
     turns: list[str] = []
@@ -99,7 +95,7 @@ async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: Ma
         while owner not in turns:
             with contextlib.suppress(LockedElsewhere):
                 await run_with_lock(
-                    of(locks, clock, owner), clock, name, SECONDS, lambda: work(owner)
+                    owner_locks(locks, clock, owner), clock, name, SECONDS, lambda: work(owner)
                 )
 
     owners = [f"instance-{number}" for number in range(8)]
@@ -107,8 +103,8 @@ async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: Ma
     assert sorted(turns) == sorted(owners)
 
 
-async def test_who_loses_the_lock_stops_working(locks: LockRepository, clock: ManualClock) -> None:
-    """An instance that slept past its time does not go on beside its successor."""
+async def test_work_stops_when_its_lock_is_lost(locks: LockRepository, clock: ManualClock) -> None:
+    """An instance that was paused for too long does not run beside its successor."""
     name = factories.name("match")
     started, finished = asyncio.Event(), asyncio.Event()
 
@@ -117,9 +113,11 @@ async def test_who_loses_the_lock_stops_working(locks: LockRepository, clock: Ma
         await asyncio.Event().wait()
         finished.set()
 
-    held = asyncio.create_task(run_with_lock(of(locks, clock, "slow"), clock, name, SECONDS, work))
+    held = asyncio.create_task(
+        run_with_lock(owner_locks(locks, clock, "slow"), clock, name, SECONDS, work)
+    )
     await started.wait()
-    # What a long pause amounts to: the lock was over, and another has it.
+    # As after a long pause: the lock expired and has another owner.
     now = clock.milliseconds() + SECONDS * 1000 + 1
     assert await locks.acquire(name, "successor", now, now + SECONDS * 1000)
     await clock.until_sleeping()

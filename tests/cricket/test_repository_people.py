@@ -1,4 +1,4 @@
-"""Devices, follows, subscriptions and notices: whom to tell of a match, where, and whether they have been told."""
+"""The repositories of devices, follows, subscriptions and sent notifications."""
 
 import asyncio
 from dataclasses import replace
@@ -36,8 +36,8 @@ def notifications(store: Store) -> NotificationRepository:
     return NotificationRepository(store)
 
 
-async def test_a_person_may_have_many_devices(devices: UserDeviceRepository) -> None:
-    """Each is found; what is registered again stands as it was made, with what is new."""
+async def test_a_user_may_have_many_devices(devices: UserDeviceRepository) -> None:
+    """All are found; a repeated registration keeps its creation time."""
     user = factories.name("user")
     phone, tablet = factories.device(user), factories.device(user, updated_at=MOMENT + 1)
     for each in (phone, tablet):
@@ -50,8 +50,8 @@ async def test_a_person_may_have_many_devices(devices: UserDeviceRepository) -> 
     assert await devices.get(factories.name("user"), NOW) is None
 
 
-async def test_a_person_may_have_one_device_alone(devices: UserDeviceRepository) -> None:
-    """Where that is the rule, the one that registers last is the one."""
+async def test_a_user_may_be_limited_to_one_device(devices: UserDeviceRepository) -> None:
+    """Then the last registered device replaces the others."""
     user = factories.name("user")
     await devices.register(factories.device(user), is_only_one=False)
     await devices.register(factories.device(user), is_only_one=False)
@@ -60,8 +60,8 @@ async def test_a_person_may_have_one_device_alone(devices: UserDeviceRepository)
     assert await devices.of_user(user, NOW) == [last]
 
 
-async def test_a_new_token_of_a_device_replaces_the_old_one(devices: UserDeviceRepository) -> None:
-    """Its records never pile up, and the token for starts goes with the device, unless it brings another one."""
+async def test_a_new_token_replaces_the_old_one(devices: UserDeviceRepository) -> None:
+    """The device has one record and keeps its push-to-start token unless it sends another."""
     user = factories.name("user")
     first = factories.device(user, push_to_start_token="start-1")
     await devices.register(first, is_only_one=False)
@@ -77,10 +77,10 @@ async def test_a_new_token_of_a_device_replaces_the_old_one(devices: UserDeviceR
 
 
 @pytest.mark.parametrize("is_only_one", [True, False])
-async def test_a_device_that_registers_many_times_at_once_has_one_record(
+async def test_concurrent_registrations_of_a_device_leave_one_record(
     devices: UserDeviceRepository, is_only_one: bool
 ) -> None:
-    """Never two, and never none."""
+    """Never two and never none."""
     user, device_id = factories.name("user"), factories.name("device")
     attempts = [
         factories.device(user, device_id=device_id, updated_at=MOMENT + number % 3)
@@ -91,8 +91,8 @@ async def test_a_device_that_registers_many_times_at_once_has_one_record(
     assert left in attempts
 
 
-async def test_a_person_never_has_more_than_some_devices(devices: UserDeviceRepository) -> None:
-    """Apps that were installed again and again leave no end of records: the latest stay."""
+async def test_the_number_of_devices_is_limited(devices: UserDeviceRepository) -> None:
+    """Reinstalled apps leave records behind; the latest are retained."""
     user = factories.name("user")
     made = [
         factories.device(user, updated_at=MOMENT + number) for number in range(MAX_REGISTERED + 3)
@@ -102,8 +102,8 @@ async def test_a_person_never_has_more_than_some_devices(devices: UserDeviceRepo
     assert await devices.of_user(user, NOW) == made[:2:-1]
 
 
-async def test_an_expired_device_is_not_there(devices: UserDeviceRepository) -> None:
-    """It is not returned, not changed, and goes when another one registers."""
+async def test_an_expired_device_is_not_returned(devices: UserDeviceRepository) -> None:
+    """It is not returned or changed, and is deleted when another device registers."""
     user = factories.name("user")
     old = factories.device(user, expires_at=NOW + 10)
     await devices.register(old, is_only_one=False)
@@ -116,10 +116,10 @@ async def test_an_expired_device_is_not_there(devices: UserDeviceRepository) -> 
     assert await devices.of_user(user, 0) == [new]
 
 
-async def test_of_several_devices_an_expired_one_hides_no_other(
+async def test_an_expired_device_does_not_hide_another(
     devices: UserDeviceRepository,
 ) -> None:
-    """The first that is alive is found, wherever it stands."""
+    """The first valid device is found, whatever its position."""
     user = factories.name("user")
     for token in ("a", "b", "c"):
         expires_at = NOW + (100 if token == "c" else 10)
@@ -131,10 +131,10 @@ async def test_of_several_devices_an_expired_one_hides_no_other(
     assert found.device_token == "c"
 
 
-async def test_the_token_for_starts_is_kept_until_it_is_refused(
+async def test_a_push_to_start_token_is_kept_until_it_is_rejected(
     devices: UserDeviceRepository,
 ) -> None:
-    """It makes no device, lengthens the life of one, and a newer token survives the refusal of an older one."""
+    """It creates no device, extends its expiry, and a newer token survives a rejection."""
     user = factories.name("user")
     phone = factories.device(user)
     assert await devices.update_push_to_start(phone, "start-1", MOMENT, NOW + DAY) is None
@@ -151,8 +151,8 @@ async def test_the_token_for_starts_is_kept_until_it_is_refused(
     assert await devices.of_user(user, NOW) == [replace(second, push_to_start_token=None)]
 
 
-async def test_a_deleted_device_is_handed_back_once(devices: UserDeviceRepository) -> None:
-    """Whoever deletes learns what there was, unless that had expired."""
+async def test_a_deleted_device_is_returned_once(devices: UserDeviceRepository) -> None:
+    """The delete returns the device unless it had expired."""
     user = factories.name("user")
     phone, old = factories.device(user), factories.device(user, expires_at=NOW - 1)
     await devices.register(phone, is_only_one=False)
@@ -162,10 +162,10 @@ async def test_a_deleted_device_is_handed_back_once(devices: UserDeviceRepositor
     assert await devices.delete(user, old.device_token, NOW) is None
 
 
-async def test_who_follows_twice_has_followed_since_the_first_time(
+async def test_a_repeated_follow_keeps_its_creation_time(
     follows: FollowRepository,
 ) -> None:
-    """The side changes, the moment does not."""
+    """The team changes; the creation time does not."""
     made = factories.follow(factories.number())
     assert await follows.follow(made) == made
     again = replace(made, team_id="2", created_at=MOMENT + 50, expires_at=made.expires_at + 5)
@@ -178,8 +178,8 @@ async def test_who_follows_twice_has_followed_since_the_first_time(
     assert await follows.get(made.match_id, made.user_id, NOW) is None
 
 
-async def test_changing_sides_needs_a_follow(follows: FollowRepository) -> None:
-    """Where there is none, or one that has expired, nothing is made."""
+async def test_a_team_change_requires_a_follow(follows: FollowRepository) -> None:
+    """Without a valid follow, nothing is created."""
     made = factories.follow(factories.number())
     assert not await follows.change_team(made.match_id, made.user_id, "1", NOW)
     assert await follows.get(made.match_id, made.user_id, NOW) is None
@@ -189,8 +189,8 @@ async def test_changing_sides_needs_a_follow(follows: FollowRepository) -> None:
     assert not await follows.change_team(made.match_id, made.user_id, "2", made.expires_at)
 
 
-async def test_an_expired_follow_is_not_there(follows: FollowRepository) -> None:
-    """Not for its owner, not among the followers, not in what they follow, and not when it is taken back."""
+async def test_an_expired_follow_is_not_returned(follows: FollowRepository) -> None:
+    """By get, by match, by user and by unfollow."""
     made = factories.follow(factories.number(), expires_at=NOW + 10)
     await follows.follow(made)
     assert [each async for each in follows.of_match(made.match_id, NOW + 9)] == [made]
@@ -201,8 +201,8 @@ async def test_an_expired_follow_is_not_there(follows: FollowRepository) -> None
     assert await follows.unfollow(made.match_id, made.user_id, NOW + 10) is None
 
 
-async def test_what_somebody_follows_is_paged(follows: FollowRepository) -> None:
-    """Every match once, and nobody else's."""
+async def test_the_follows_of_a_user_are_paginated(follows: FollowRepository) -> None:
+    """Each match appears once; follows of others are excluded."""
     user = factories.name("user")
     made = sorted(
         (factories.follow(factories.number(), user_id=user) for _ in range(5)),
@@ -217,10 +217,10 @@ async def test_what_somebody_follows_is_paged(follows: FollowRepository) -> None
     assert found == made
 
 
-async def test_followers_are_streamed_and_removed_page_by_page(
+async def test_followers_are_read_and_deleted_page_by_page(
     follows: FollowRepository, engine: Engine
 ) -> None:
-    """More than one page holds; another match keeps its own."""
+    """With more than one page; other matches are not affected."""
     other = await follows.follow(factories.follow(factories.number()))
     match_id = factories.number()
     made = [factories.follow(match_id, user_id=f"user-{number:04}") for number in range(PAGE + 10)]
@@ -245,10 +245,10 @@ async def test_followers_are_streamed_and_removed_page_by_page(
     assert await follows.get(other.match_id, other.user_id, NOW) == other
 
 
-async def test_a_person_has_a_subscription_for_each_token(
+async def test_a_user_has_one_subscription_per_token(
     subscriptions: ActivitySubscriptionRepository,
 ) -> None:
-    """Registered again it changes; it is removed by its owner alone; and it expires."""
+    """It can be updated, is deleted by its owner only, and expires."""
     match_id, user = factories.number(), factories.name("user")
     phone, tablet = (
         factories.subscription(match_id, user_id=user, push_token=token) for token in ("a", "b")
@@ -274,10 +274,10 @@ async def test_a_person_has_a_subscription_for_each_token(
     assert [each.push_token async for each in subscriptions.of_match(match_id, NOW)] == ["b", "c"]
 
 
-async def test_an_unfollow_takes_the_subscriptions_of_one_person(
+async def test_an_unfollow_deletes_the_subscriptions_of_one_user(
     subscriptions: ActivitySubscriptionRepository,
 ) -> None:
-    """Those of others, and of other matches, stay; the end of a match takes all."""
+    """Other users and matches are not affected; the end of a match deletes all."""
     match_id, user = factories.number(), factories.name("user")
     mine = [
         factories.subscription(match_id, user_id=user, push_token=f"mine-{number}")
@@ -296,10 +296,10 @@ async def test_an_unfollow_takes_the_subscriptions_of_one_person(
     assert [each async for each in subscriptions.of_match(elsewhere.match_id, NOW)] == [elsewhere]
 
 
-async def test_of_many_who_would_tell_a_person_one_may(
+async def test_one_of_many_concurrent_senders_may_notify_a_user(
     notifications: NotificationRepository,
 ) -> None:
-    """The mark is there for two days; the start and the toss are two things to tell."""
+    """The mark expires after two days; start and toss are separate notifications."""
     made = factories.notice(factories.number(), expires_at=NOW + 2 * DAY)
     assert not await notifications.was_sent(made.match_id, made.user_id, made.kind, NOW)
     assert sum(await asyncio.gather(*(notifications.mark_sent(made) for _ in range(10)))) == 1

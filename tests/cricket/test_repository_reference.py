@@ -1,4 +1,4 @@
-"""Sides, seasons and leagues: written by syncs, changed by administrators, and neither undoes the other."""
+"""The repositories of teams, seasons and leagues."""
 
 import asyncio
 from dataclasses import replace
@@ -24,7 +24,7 @@ def leagues(store: Store) -> LeagueRepository:
 
 
 async def test_teams_are_written_in_batches_and_read_by_name(teams: TeamRepository) -> None:
-    """All of them, whole, in the order of their names."""
+    """All teams are complete and sorted by name."""
     made = [
         factories.team(name=f"Team {number:02}", is_national=number % 2 == 0)
         for number in range(30)
@@ -36,8 +36,8 @@ async def test_teams_are_written_in_batches_and_read_by_name(teams: TeamReposito
     assert [each for each in await teams.all() if each.team_id in ids] == made
 
 
-async def test_a_change_to_a_team_makes_none(teams: TeamRepository) -> None:
-    """It changes what it names, and an unknown team stays unknown."""
+async def test_an_update_of_a_team_creates_none(teams: TeamRepository) -> None:
+    """It changes named fields; an unknown team is not created."""
     made = factories.team()
     await teams.write_batch([made])
     changed = replace(made, name="Tigers", color="#ff8800", edited_at=MOMENT)
@@ -51,8 +51,8 @@ async def test_a_change_to_a_team_makes_none(teams: TeamRepository) -> None:
     assert await teams.get(unknown) is None
 
 
-async def test_a_season_has_its_teams_and_their_figures(store: Store) -> None:
-    """And none of another season's."""
+async def test_a_season_has_its_teams_and_statistics(store: Store) -> None:
+    """Teams of other seasons are excluded."""
     seasons = TeamSeasonRepository(store)
     season_id = factories.number()
     made = sorted(
@@ -63,8 +63,8 @@ async def test_a_season_has_its_teams_and_their_figures(store: Store) -> None:
     assert await seasons.of_season(factories.number()) == []
 
 
-async def test_active_leagues_are_those_that_nobody_switched_off(leagues: LeagueRepository) -> None:
-    """All leagues are listed by name; the active ones are a part of them."""
+async def test_active_leagues_are_filtered(leagues: LeagueRepository) -> None:
+    """All leagues are sorted by name; active ones are a subset."""
     on, off = factories.league(name="Ashes"), factories.league(name="Bash", active=False)
     assert await leagues.put(on)
     assert await leagues.put(off)
@@ -73,10 +73,10 @@ async def test_active_leagues_are_those_that_nobody_switched_off(leagues: League
     assert [each for each in await leagues.active() if each.league_id in mine] == [on]
 
 
-async def test_a_sync_does_not_undo_what_an_administrator_did_meanwhile(
+async def test_a_sync_does_not_overwrite_a_concurrent_change(
     leagues: LeagueRepository,
 ) -> None:
-    """A league is replaced only as it was read: whoever read too early reads again."""
+    """A league is replaced only in the version that was read."""
     made = factories.league()
     assert await leagues.put(made)
     switched_off = await leagues.update(made.league_id, active=False)
@@ -89,16 +89,16 @@ async def test_a_sync_does_not_undo_what_an_administrator_did_meanwhile(
     assert (found.name, found.active) == ("Cup 2097", False)
 
 
-async def test_of_many_who_replace_one_league_at_once_one_does(leagues: LeagueRepository) -> None:
-    """Each has read the same version, and only the first is up to date."""
+async def test_one_of_many_concurrent_puts_succeeds(leagues: LeagueRepository) -> None:
+    """All have read the same version; only the first write matches it."""
     made = factories.league()
     assert await leagues.put(made)
     writers = [leagues.put(replace(made, name=f"Cup {number}", version=2)) for number in range(8)]
     assert sum(await asyncio.gather(*writers)) == 1
 
 
-async def test_a_deleted_league_is_gone_and_stays_away(leagues: LeagueRepository) -> None:
-    """Deleting it again says that there was none, and no change brings it back."""
+async def test_a_deleted_league_stays_deleted(leagues: LeagueRepository) -> None:
+    """A second delete reports that there is none, and an update does not recreate it."""
     made = factories.league()
     assert await leagues.put(made)
     assert await leagues.delete(made.league_id)

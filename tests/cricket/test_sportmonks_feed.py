@@ -1,4 +1,4 @@
-"""Matches from the simulator's socket through the gateway: what arrives is what was played, at every moment and in the end."""
+"""Matches from the simulator through the gateway have the scores that were played."""
 
 import msgspec
 import pytest
@@ -26,7 +26,7 @@ EXTRAS = {
 
 
 def expect_consistent(feed: MatchFeed) -> None:
-    """Totals are those of the balls, and those of batters and extras."""
+    """Check that totals match the balls, the batters and the extras."""
     assert feed.balls is not None
     ids = [ball.id for ball in feed.balls]
     assert ids == sorted(set(ids))
@@ -46,12 +46,12 @@ def expect_consistent(feed: MatchFeed) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_recorded_match_arrives_as_it_was_played(name: str) -> None:
-    """Polled all along: the totals agree each time, and in the end every line of every scorecard is as others have it."""
+async def test_a_recorded_match_is_translated_exactly(name: str) -> None:
+    """Totals match in every poll; the final scorecards match the reference."""
     async with open_sportmonks(recorded(name)) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.step()
-        last = len(match.steps) - 1  # the result; after it, coverage ends
+        last = len(match.steps) - 1  # the result; coverage ends after it
         while match.position < last:
             match.step(min(7, last - match.position))
             expect_consistent(await scores.feed_of(match))
@@ -117,7 +117,7 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
         ]
 
 
-async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() -> None:
+async def test_every_ball_of_the_bundled_match_is_translated() -> None:
     async with open_sportmonks(bundled_match()) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         seen = 0
@@ -139,9 +139,7 @@ async def test_every_ball_of_the_match_that_comes_along_is_seen_as_it_falls() ->
         assert (feed.total_overs, feed.target) == (8, None)
 
 
-async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_one_request() -> (
-    None
-):
+async def test_balls_are_included_for_marquee_leagues_in_one_request() -> None:
     async with open_sportmonks(bundled_match(1)) as scores:
         (marquee,) = scores.sportmonks.playbacks.values()
         other = scores.sportmonks.add(match_of(innings(HOME, [delivery(4)] * 6)))
@@ -152,12 +150,14 @@ async def test_balls_come_with_marquee_leagues_alone_and_all_live_matches_with_o
         poll = await scores.gateway.live()
         assert [None if feed.balls is None else len(feed.balls) for feed in poll.feeds] == [2, None]
         assert poll.match_ids == {"1", "77"}
-        assert scores.polls == 3  # once more, with balls, as soon as one is there to have them
+        assert (
+            scores.polls == 3
+        )  # a second request includes balls as soon as a marquee match is live
         await scores.gateway.live()
         assert scores.polls == 4
 
 
-async def test_one_match_can_be_asked_for() -> None:
+async def test_one_match_can_be_requested() -> None:
     async with open_sportmonks(bundled_match(1)) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.step(len(match.steps))
@@ -173,7 +173,7 @@ async def test_one_match_can_be_asked_for() -> None:
         assert await scores.gateway.match("2") is None
 
 
-async def test_the_toss_is_told_before_the_match_begins() -> None:
+async def test_the_toss_is_known_before_the_match_starts() -> None:
     async with open_sportmonks(bundled_match(1)) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.step()
@@ -207,7 +207,7 @@ async def test_the_toss_is_told_before_the_match_begins() -> None:
         ("Something new", MatchStatus.DELAYED, True),
     ],
 )
-def test_every_status_has_a_meaning(text: str, status: MatchStatus, is_live: bool) -> None:
+def test_every_status_is_mapped(text: str, status: MatchStatus, is_live: bool) -> None:
     broadcast = MatchPlayback(bundled_match(), ManualClock())
     broadcast.deliver()
     broadcast.status = text
@@ -216,7 +216,7 @@ def test_every_status_has_a_meaning(text: str, status: MatchStatus, is_live: boo
 
 
 def feed_of(broadcast: MatchPlayback) -> MatchFeed:
-    """A feed without a socket between."""
+    """Translate a fixture without a socket."""
     return translate_match(
         msgspec.json.decode(
             msgspec.json.encode(broadcast.fixture()), type=payloads.SportMonksFixture, strict=False
@@ -225,13 +225,13 @@ def feed_of(broadcast: MatchPlayback) -> MatchFeed:
     )
 
 
-def told(match: Match) -> MatchFeed:
+def translate(match: Match) -> MatchFeed:
     broadcast = MatchPlayback(match, ManualClock())
     broadcast.finish()
     return feed_of(broadcast)
 
 
-def test_a_correction_comes_under_the_id_of_its_ball() -> None:
+def test_a_correction_has_the_id_of_its_ball() -> None:
     broadcast = MatchPlayback(
         bundled_match(),
         ManualClock(),
@@ -248,7 +248,7 @@ def test_a_correction_comes_under_the_id_of_its_ball() -> None:
     assert before[1].updated_at != after[1].updated_at
 
 
-def test_how_batters_went_is_told_in_our_words() -> None:
+def test_kinds_of_wickets_are_translated() -> None:
     kinds = {
         "bowled": WicketKind.BOWLED,
         "caught": WicketKind.CAUGHT,
@@ -270,19 +270,19 @@ def test_how_batters_went_is_told_in_our_words() -> None:
         delivery(batter=f"{kind} batter", wickets=[{"kind": kind, "player_out": f"{kind} batter"}])
         for kind in kinds
     ]
-    feed = told(match_of(innings(HOME, balls)))
+    feed = translate(match_of(innings(HOME, balls)))
     assert feed.balls is not None
     assert [ball.wicket and ball.wicket.kind for ball in feed.balls] == list(kinds.values())
     how = {batter.name: batter.how_out for batter in feed.innings[0].batters}
     assert [how[f"{kind} batter"] for kind in kinds] == list(kinds.values())
 
 
-def test_a_wicket_without_a_ball_is_no_delivery() -> None:
+def test_a_wicket_without_a_ball_is_not_a_delivery() -> None:
     both = [
         {"kind": "caught", "player_out": "A Player"},
         {"kind": "timed out", "player_out": "C Player"},
     ]
-    feed = told(match_of(innings(HOME, [delivery(wickets=both)])))
+    feed = translate(match_of(innings(HOME, [delivery(wickets=both)])))
     assert feed.balls is not None
     assert [(ball.is_delivery, ball.is_legal, ball.runs_total) for ball in feed.balls] == [
         (True, True, 0),
@@ -292,9 +292,9 @@ def test_a_wicket_without_a_ball_is_no_delivery() -> None:
     assert feed.innings[0].wickets == 2
 
 
-def test_rain_leaves_a_target_in_overs_and_balls() -> None:
+def test_a_revised_target_has_overs_and_balls() -> None:
     chase = innings(AWAY, [delivery(1)], target={"runs": 90, "overs": 11.3})
-    feed = told(
+    feed = translate(
         match_of(
             innings(HOME, [delivery(1)]),
             chase,
@@ -307,7 +307,7 @@ def test_rain_leaves_a_target_in_overs_and_balls() -> None:
 
 @given(documents)
 @settings(max_examples=40)
-def test_any_match_arrives_consistently(made: dict[str, object]) -> None:
+def test_any_match_is_consistent(made: dict[str, object]) -> None:
     broadcast = MatchPlayback(read_match(msgspec.json.encode(made)), ManualClock())
     while broadcast.position < len(broadcast.steps):
         broadcast.step(9)
@@ -318,8 +318,8 @@ def test_any_match_arrives_consistently(made: dict[str, object]) -> None:
             assert sum(batter.runs for batter in card.batters) + card.extras.total == card.runs
 
 
-def test_a_fixture_full_of_gaps_is_read_as_far_as_it_goes() -> None:
-    """As the service sends them: numbers as text, nulls, whole overs, no line-up, and rows without what was not included."""
+def test_an_incomplete_fixture_is_translated() -> None:
+    """Numbers as text, nulls, whole overs, no line-up, and relations that are not included."""
     sparse = {
         "resource": "fixtures",
         "id": 28_001,

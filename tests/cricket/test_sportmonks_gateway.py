@@ -1,4 +1,4 @@
-"""The gateway to SportMonks when things go wrong there: it waits, gives up, comes back, and tells nobody the token."""
+"""The SportMonks gateway under errors: retries, time-outs, circuit breaker, quota, secrecy."""
 
 import asyncio
 import io
@@ -25,17 +25,17 @@ from tests.sim.sportmonks_files import HOME, delivery, innings, match_of
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """All that is logged, at the most talkative level."""
+    """Capture the log at the lowest level."""
     stream = io.StringIO()
     logs.configure(Settings(log_format="json", log_level="debug"), SystemClock(), stream)
     yield stream
     logs.configure(Settings(), SystemClock(), io.StringIO())
 
 
-async def expect_trouble(
+async def expect_error(
     scores: SportMonksHarness, kind: type[TallyError] = Unavailable
 ) -> TallyError:
-    """A poll fails in this way, and its error has no token in it, nor has what caused it."""
+    """Expect a poll to fail; neither the error nor its causes contain the token."""
     with pytest.raises(kind) as caught:
         await scores.sit_out(scores.gateway.live())
     assert API_TOKEN not in "".join(traceback.format_exception(caught.value))
@@ -55,7 +55,7 @@ async def expect_trouble(
         ),
     ],
 )
-async def test_what_passes_is_tried_again(fault: InjectedFault) -> None:
+async def test_transient_errors_are_retried(fault: InjectedFault) -> None:
     async with open_sportmonks(bundled_match()) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.deliver(3)
@@ -64,16 +64,16 @@ async def test_what_passes_is_tried_again(fault: InjectedFault) -> None:
         assert [feed.status_text for feed in poll.feeds] == ["1st Innings"]
 
 
-async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
-    """After five failures in a row nothing is sent for half a minute; then one request finds out."""
+async def test_the_circuit_breaker_opens_and_closes() -> None:
+    """After five failures nothing is sent for 30 s; then one request probes the service."""
     async with open_sportmonks(bundled_match()) as scores:
         (match,) = scores.sportmonks.playbacks.values()
         match.deliver(3)
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, status=503, times=None))
-        await expect_trouble(scores)
-        await expect_trouble(scores)
+        await expect_error(scores)
+        await expect_error(scores)
         assert (scores.client.breaker.state, scores.polls) == (BreakerState.OPEN, 5)
-        error = await expect_trouble(scores)
+        error = await expect_error(scores)
         assert "circuit breaker is open" in str(error)
         assert scores.polls == 5
         scores.sportmonks.faults.clear()
@@ -82,8 +82,8 @@ async def test_a_service_that_is_down_is_left_alone_and_found_again() -> None:
         assert scores.client.breaker.state is BreakerState.CLOSED
 
 
-async def test_a_slow_service_is_given_up_on() -> None:
-    """Each try has its time; the simulator's own clock stands still, so it would never answer."""
+async def test_a_slow_response_times_out() -> None:
+    """Each attempt has a time-out; the simulator's clock stands still, so it never responds."""
     async with open_sportmonks(bundled_match(), timeout=0.2, attempts=1) as scores:
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, delay=10**6, times=1))
         with pytest.raises(Unavailable, match="is unreachable"):
@@ -96,9 +96,7 @@ async def test_a_slow_service_is_given_up_on() -> None:
     "garble",
     ["no_id", "no_teams", "text_for_numbers", "text_for_a_list", "not_an_object", "bad_ball"],
 )
-async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
-    garble: Garble, log: io.StringIO
-) -> None:
+async def test_a_malformed_match_is_logged_and_skipped(garble: Garble, log: io.StringIO) -> None:
     async with open_sportmonks(bundled_match(1), bundled_match(2), bundled_match(3)) as scores:
         for match in scores.sportmonks.playbacks.values():
             match.deliver(5)
@@ -111,8 +109,8 @@ async def test_an_unreadable_match_is_told_to_the_log_and_stops_no_other(
         assert scores.client.breaker.state is BreakerState.CLOSED
 
 
-async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
-    """Nobody must think that it has left the live scores."""
+async def test_a_malformed_match_counts_as_live() -> None:
+    """It must not look as if it had left the live scores."""
     async with open_sportmonks(bundled_match(1), bundled_match(2)) as scores:
         for match in scores.sportmonks.playbacks.values():
             match.deliver(5)
@@ -122,31 +120,31 @@ async def test_a_match_that_cannot_be_read_is_still_known_to_be_live() -> None:
         assert poll.match_ids == {"1", "2"}
 
 
-async def test_a_refusal_for_too_many_requests_is_heeded() -> None:
-    """Nothing more is asked until the time that SportMonks names has passed."""
+async def test_retry_after_is_respected() -> None:
+    """Nothing is sent until the time in Retry-After has passed."""
     async with open_sportmonks(bundled_match()) as scores:
         scores.sportmonks.limits.hourly = 2
         scores.sportmonks.limits.reset()
         for _ in range(2):
             await scores.gateway.live()
-        error = await expect_trouble(scores, RateLimited)
+        error = await expect_error(scores, RateLimited)
         assert isinstance(error, RateLimited)
         assert 3000 < error.retry_after <= 3600
         asked = scores.polls
-        await expect_trouble(scores, RateLimited)
+        await expect_error(scores, RateLimited)
         assert scores.polls == asked
         assert await scores.gateway.leagues() != []
         await scores.clock.advance(3600)
         assert (await scores.gateway.live()).feeds == ()
 
 
-async def test_our_own_limit_is_never_passed() -> None:
-    """So many an hour for each kind of resource, counted from the first."""
+async def test_the_hourly_quota_is_respected() -> None:
+    """It counts per resource and hour, from the first request."""
     async with open_sportmonks(bundled_match(), hourly=3) as scores:
         for _ in range(3):
             await scores.gateway.live()
         await scores.clock.advance(600)
-        error = await expect_trouble(scores, RateLimited)
+        error = await expect_error(scores, RateLimited)
         assert isinstance(error, RateLimited)
         assert error.retry_after == pytest.approx(3000, abs=1)
         assert scores.polls == 3
@@ -156,10 +154,10 @@ async def test_our_own_limit_is_never_passed() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
-async def test_a_refused_token_is_not_tried_again(status: int) -> None:
+async def test_a_rejected_token_is_not_retried(status: int) -> None:
     async with open_sportmonks(bundled_match()) as scores:
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, status=status, times=None))
-        troubles = [await expect_trouble(scores) for _ in range(8)]
+        troubles = [await expect_error(scores) for _ in range(8)]
         assert {trouble.code for trouble in troubles} == {"sportmonks_refused"}
         assert scores.polls == 8
         assert scores.client.breaker.state is BreakerState.CLOSED
@@ -173,7 +171,7 @@ async def test_without_a_token_nothing_is_sent() -> None:
 
 
 async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> None:
-    """Whatever goes wrong, and however it is logged."""
+    """Whatever fails, and however it is logged."""
     async with open_sportmonks(bundled_match()) as scores:
         troubles: list[TallyError] = []
         for fault in (
@@ -182,7 +180,7 @@ async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> Non
             InjectedFault(path="/", status=200, body="x", times=3),
         ):
             scores.sportmonks.faults.add(fault)
-            troubles.append(await expect_trouble(scores))
+            troubles.append(await expect_error(scores))
         wrong = Secret("another-token-that-nobody-may-see")
         async with open_sportmonks(bundled_match(), token=wrong) as others:
             with pytest.raises(Unavailable) as caught:
@@ -196,7 +194,7 @@ async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> Non
     assert wrong.reveal() not in written
 
 
-async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match() -> None:
+async def test_fixtures_are_paginated_with_their_feeds() -> None:
     async with open_sportmonks(bundled_match(1), match_of(innings(HOME, [delivery(1)]))) as scores:
         made = scores.sportmonks.schedule(250, league_name="Long League", apart=3600)
         leagues = await scores.gateway.leagues()
@@ -227,7 +225,7 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
         assert (feed.innings, feed.toss) == (
             live.innings,
             live.toss,
-        )  # the schedule says no less than the live scores
+        )  # the schedule contains the same data as the live scores
         few = [page async for page in scores.gateway.fixtures(wanted, "2026-01-02", "2026-01-02")]
         assert [len(page) for page in few] == [24]
         assert [
@@ -235,7 +233,7 @@ async def test_the_schedule_comes_page_by_page_with_what_is_known_of_each_match(
         ] == []
 
 
-async def test_teams_and_seasons_are_read() -> None:
+async def test_teams_and_seasons_are_translated() -> None:
     async with open_sportmonks(bundled_match(1)) as scores:
         (league,) = await scores.gateway.leagues()
         assert (league.name, league.code, league.active) == ("Lantern League", "LL", True)
@@ -253,7 +251,7 @@ async def test_teams_and_seasons_are_read() -> None:
         assert await scores.gateway.season_teams(League(**gone)) == []
 
 
-async def test_many_may_ask_at_once() -> None:
+async def test_concurrent_requests() -> None:
     async with open_sportmonks(bundled_match(1)) as scores:
         scores.sportmonks.playback(1).deliver(9)
         polls = await asyncio.gather(*(scores.gateway.live() for _ in range(20)))

@@ -1,4 +1,4 @@
-"""The names of SportMonks' scores, read as a scorer would."""
+"""Parsing of score names, overs and start times."""
 
 from decimal import Decimal
 from typing import Any
@@ -90,9 +90,7 @@ from tally.cricket.sportmonks.score_names import DeliveryScore, parse_score
         ("Not Out", {}, DeliveryScore()),
     ],
 )
-def test_a_name_is_read_as_a_scorer_would(
-    name: str, figures: dict[str, Any], reading: DeliveryScore
-) -> None:
+def test_score_names_are_parsed(name: str, figures: dict[str, Any], reading: DeliveryScore) -> None:
     assert parse_score(SportMonksScore(name, **figures)) == reading
 
 
@@ -107,14 +105,14 @@ def test_a_name_is_read_as_a_scorer_would(
         ({"is_wicket": True, "ball": True}, DeliveryScore(kind=WicketKind.OTHER)),
     ],
 )
-def test_a_name_that_nobody_knows_leaves_the_figures(
+def test_numeric_fields_replace_an_unknown_name(
     figures: dict[str, Any], reading: DeliveryScore
 ) -> None:
     assert parse_score(SportMonksScore("A new thing", **figures)) == reading
 
 
 @given(st.text(max_size=30), st.integers(-5, 9), st.booleans())
-def test_any_name_has_a_reading(name: str, runs: int, ball: bool) -> None:
+def test_any_name_can_be_parsed(name: str, runs: int, ball: bool) -> None:
     reading = parse_score(SportMonksScore(name, runs=runs, ball=ball))
     assert (
         min(
@@ -130,13 +128,13 @@ def test_any_name_has_a_reading(name: str, runs: int, ball: bool) -> None:
 
 
 @given(st.integers(0, 999), st.integers(0, 9))
-def test_overs_are_two_whole_numbers(whole: int, balls: int) -> None:
+def test_overs_are_two_integers(whole: int, balls: int) -> None:
     """As a float, 19.4 would be 19.399999."""
     assert parse_overs(Decimal(f"{whole}.{balls}")) == Overs(whole, balls)
 
 
 @pytest.mark.parametrize("number", ["-0.1", "1e9", "NaN", "Infinity"])
-def test_what_is_no_number_of_overs_is_unreadable(number: str) -> None:
+def test_invalid_overs_are_rejected(number: str) -> None:
     with pytest.raises(MalformedFixture):
         parse_overs(Decimal(number))
 
@@ -144,10 +142,10 @@ def test_what_is_no_number_of_overs_is_unreadable(number: str) -> None:
 @pytest.mark.parametrize(
     "text", ["2026-11-15T14:00:00.000000Z", "2026-11-15 14:00:00", "2026-11-15T15:00:00+01:00"]
 )
-def test_a_start_is_kept_in_one_form(text: str) -> None:
+def test_start_times_have_one_format(text: str) -> None:
     assert parse_start_time(text) == "2026-11-15T14:00:00Z"
 
 
-def test_a_start_that_is_none_is_unreadable() -> None:
+def test_an_invalid_start_time_is_rejected() -> None:
     with pytest.raises(MalformedFixture):
         parse_start_time("tomorrow")
