@@ -29,6 +29,7 @@ from tests.cricket.activities_harness import (
     open_activities_harness,
     open_shared_apns,
 )
+from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
 from tests.store.emulators import engines, given_engine, given_url, local_engine
 
 LogText: TypeAlias = Callable[[], str]
@@ -91,3 +92,17 @@ async def shared_apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator
 async def harness(tmp_path: Path, shared_apns: SharedApns) -> AsyncIterator[ActivitiesHarness]:
     async with open_activities_harness(tmp_path, shared_apns) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+async def module_apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApnsHarness]:
+    async with open_apns_harness(tmp_path_factory.mktemp("apns")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def apns(module_apns: ApnsHarness) -> ApnsHarness:
+    """An APNs simulator on the system clock, shared by a module and reset for each test."""
+    module_apns.simulator.faults.clear()
+    module_apns.simulator.log.clear()
+    return module_apns

@@ -24,19 +24,6 @@ from tests.cricket.apns_harness import (
 PUSHES = 300
 
 
-@pytest.fixture(scope="module")
-async def _apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApnsHarness]:
-    async with open_apns_harness(tmp_path_factory.mktemp("apns")) as apns:
-        yield apns
-
-
-@pytest.fixture
-def apns(_apns: ApnsHarness) -> ApnsHarness:
-    _apns.simulator.faults.clear()
-    _apns.simulator.log.clear()
-    return _apns
-
-
 def accepted_counts(apns: ApnsHarness) -> Counter[str]:
     """Return how often APNs accepted a push for each token."""
     return Counter(entry.target for entry in apns.simulator.log.entries if entry.status == 200)

@@ -1,7 +1,6 @@
 """The APNs gateway: the requests it sends, and the outcome of each response."""
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,26 +27,12 @@ from tally.sim.apns.faults import PushFault
 from tests.cricket.apns_harness import (
     FAST_RETRIES,
     ApnsHarness,
-    open_apns_harness,
     send_all,
     update_push,
 )
 
 PAYLOAD = b'{"aps":{"timestamp":1,"event":"update","content-state":{}}}'
 APNS_ID = "123e4567-e89b-42d3-a456-426614174000"
-
-
-@pytest.fixture(scope="module")
-async def _apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApnsHarness]:
-    async with open_apns_harness(tmp_path_factory.mktemp("apns")) as apns:
-        yield apns
-
-
-@pytest.fixture
-def apns(_apns: ApnsHarness) -> ApnsHarness:
-    _apns.simulator.faults.clear()
-    _apns.simulator.log.clear()
-    return _apns
 
 
 async def test_a_live_activity_push_has_the_required_headers(apns: ApnsHarness) -> None:

@@ -14,7 +14,7 @@ from tally.kit.clock import ManualClock
 from tally.sim.apns.faults import PushFault
 from tally.store.api import Engine
 from tests.cricket import factories
-from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
+from tests.cricket.apns_harness import ApnsHarness
 from tests.cricket.match_script import MatchScript, feed_of
 from tests.cricket.pipeline_fakes import FakeScores
 from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
@@ -36,12 +36,6 @@ FAULTS = {
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
     async with open_cricket_engine(tmp_path_factory.mktemp("store")) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-async def apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApnsHarness]:
-    async with open_apns_harness(tmp_path_factory.mktemp("apns")) as opened:
         yield opened
 
 
