@@ -20,7 +20,7 @@ from tally.sim.boards.board import BoardClock, VirtualBoard
 from tally.sim.boards.devices_client import BatchReceipt, BoardRejection
 from tally.sim.boards.sensors import DAY_MS, SENSOR_NAMES, GreenhouseSensors
 from tally.sim.fault_injection import InjectedFault
-from tally.sim.http_client import RequestRejected
+from tally.sim.http_client import ServerRejection
 from tests.sim.greenhouse import Greenhouse, greenhouse
 
 DATA = "/devices/data"
@@ -156,7 +156,7 @@ async def test_a_wrong_key_is_not_tried_again_and_loses_nothing(house: Greenhous
     uplink = house.uplink(api_key=Secret("0" * 64))
     board = house.board(uplink)
     board.measure()
-    with pytest.raises(RequestRejected, match="INVALID_API_KEY"):
+    with pytest.raises(ServerRejection, match="INVALID_API_KEY"):
         await board.deliver()
     assert uplink.stats.requests == 1
     assert len(board.buffer) == 1
@@ -383,6 +383,6 @@ async def struggle(board: VirtualBoard, *, twice: bool) -> None:
     )
     for outcome in outcomes:
         if outcome is not None and not isinstance(
-            outcome, Unavailable | RateLimited | RequestRejected
+            outcome, Unavailable | RateLimited | ServerRejection
         ):
             raise outcome

@@ -17,8 +17,8 @@ from tally.errors import Invalid
 from tally.kit.clock import SystemClock
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
+from tally.sim.boards.command import board_rows
 from tally.sim.boards.devices_client import BoardStats
-from tally.sim.boards.display import board_rows
 from tally.sim.boards.fleet import BoardBehaviour, BoardFleet
 from tally.sim.command_line import stats_line
 from tally.sim.fault_injection import InjectedFault

@@ -1,7 +1,7 @@
 """HTTP helpers of the virtual clients: sending, decoding, error classification and statistics.
 
 Transient errors raise `Unavailable` or `RateLimited`; a request that the server will never accept
-raises `RequestRejected`.
+raises `ServerRejection`.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ MAX_LATENCIES: Final = 20_000
 T = TypeVar("T")
 
 
-class RequestRejected(TallyError):
+class ServerRejection(TallyError):
     """The server rejects this request and retrying does not help: a wrong key, an invalid body."""
 
     default_code = "refused"

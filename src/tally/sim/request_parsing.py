@@ -41,7 +41,7 @@ async def read_json_body(request: Request, kind: type[T]) -> T:
         raise Invalid(f"Invalid body: {error}") from error
 
 
-def bearer_token(request: Request) -> str:
+def read_bearer_token(request: Request) -> str:
     """The token of an `Authorization: Bearer` header; empty if there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token if scheme.lower() == "bearer" else ""

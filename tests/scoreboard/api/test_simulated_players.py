@@ -15,8 +15,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
 from tally.sim.command_line import stats_line
-from tally.sim.players.command import api_url
-from tally.sim.players.display import player_rows
+from tally.sim.players.command import api_url, player_rows
 from tally.sim.players.fleet import PlayerFleet
 from tally.sim.players.player import PlayerBehaviour
 from tally.sim.players.scoreboard_client import ScoreboardClient

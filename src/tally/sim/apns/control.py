@@ -40,22 +40,32 @@ class _ControlBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeviceMailbox(_ControlBody, frozen=True):
+    """The mailbox of a device."""
+
     mailbox: str
 
 
 class IssueToken(_ControlBody, frozen=True):
+    """The kind of token to issue."""
+
     kind: TokenKind
 
 
 class ChannelSubscription(_ControlBody, frozen=True):
+    """A channel to subscribe to or unsubscribe from."""
+
     channel: str
 
 
 class Connectivity(_ControlBody, frozen=True):
+    """Whether a device is online."""
+
     is_online: bool
 
 
 class SimulatorRules(_ControlBody, frozen=True):
+    """`remembers`: log requests; `takes_any_token`: accept unknown tokens."""
+
     remembers: bool | None = None
     takes_any_token: bool | None = None
 

@@ -18,7 +18,6 @@ from tally.kit.clock import SystemClock
 from tally.kit.server import run_until_stopped
 from tally.settings import Secret
 from tally.sim.boards.devices_client import DevicesClient
-from tally.sim.boards.display import board_rows
 from tally.sim.boards.fleet import BoardBehaviour, BoardFleet
 from tally.sim.command_line import (
     Seconds,
@@ -135,3 +134,25 @@ async def watch(fleet: BoardFleet, count: int, stop: asyncio.Event, seconds: flo
     console.print(stats_line(board_rows(fleet, elapsed), elapsed), soft_wrap=True)
     if fleet.rejected.is_set():
         raise Invalid(f"The server rejected the boards: {fleet.stats.last_error}")
+
+
+def board_rows(fleet: BoardFleet, seconds: float) -> list[tuple[str, str]]:
+    """Labels and values."""
+    stats = fleet.stats
+    rate = stats.acknowledged / seconds if seconds else 0.0
+    offline = len(fleet.offline)
+    dropped = f", {fleet.dropped_count:,} dropped" if fleet.dropped_count else ""
+    return [
+        (
+            "Boards",
+            f"{len(fleet.boards):,} ({fleet.registered_count:,} registered, {offline:,} offline)",
+        ),
+        ("Readings measured", f"{fleet.measured_count:,}"),
+        ("Sent", f"{stats.sent:,} in {stats.requests:,} requests, {stats.failures:,} failed"),
+        ("Acknowledged", f"{stats.acknowledged:,} ({rate:,.1f} per second)"),
+        ("Duplicates", f"{stats.duplicates:,}"),
+        ("Rejected", f"{stats.rejected:,}"),
+        ("Buffered", f"{fleet.buffered_count:,}{dropped}"),
+        ("Latency", stats.latency_text),
+        ("Last error", stats.last_error or "none"),
+    ]

@@ -16,7 +16,7 @@ from tally.kit.clock import Clock
 from tally.settings import Secret
 from tally.sim.http_client import (
     CallStats,
-    RequestRejected,
+    ServerRejection,
     decode_body,
     send_request,
     transient_error,
@@ -25,7 +25,7 @@ from tally.sim.http_client import (
 T = TypeVar("T")
 
 
-class BatchTooLarge(RequestRejected):
+class BatchTooLarge(ServerRejection):
     """The server rejected the request as too large."""
 
     default_code = "batch_too_large"
@@ -161,5 +161,5 @@ def _error_for(status: int, headers: Mapping[str, str], content: bytes) -> Tally
     except (msgspec.DecodeError, UnicodeDecodeError):
         error_body = _ErrorBody()
     message = f"{status} {error_body.error} {error_body.message}".rstrip()
-    permanent = BatchTooLarge if status == 413 else RequestRejected
+    permanent = BatchTooLarge if status == 413 else ServerRejection
     return transient_error(status, headers, message) or permanent(message)

@@ -18,7 +18,7 @@ from tally.kit.retry import RetryPolicy
 from tally.kit.tasks import cancel_all
 from tally.sim.boards.board import BOARD_RETRY_POLICY, VirtualBoard
 from tally.sim.boards.devices_client import BoardStats, DevicesClient
-from tally.sim.http_client import RequestRejected, is_cancelled
+from tally.sim.http_client import ServerRejection, is_cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class BoardFleet:
             except (Unavailable, RateLimited):
                 # Unacknowledged readings stay in the buffer until the next window.
                 continue
-            except RequestRejected:
+            except ServerRejection:
                 self.rejected.set()
 
     async def _deliver_buffers(self) -> None:

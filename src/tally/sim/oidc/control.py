@@ -25,6 +25,8 @@ from tally.sim.request_parsing import read_json_body
 
 
 class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a token to issue."""
+
     sub: str
     groups: tuple[str, ...] = ()
     use: TokenUse = "access"
@@ -36,19 +38,27 @@ class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewOidcUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A user to add."""
+
     name: str
     groups: tuple[str, ...] = ()
 
 
 class KeyRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A key rotation; `retire` invalidates older keys."""
+
     retire: bool = False
 
 
 class FlawList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The flaws of the next token responses."""
+
     flaws: list[TokenFlaw]
 
 
 class AutoApproval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The user to log in without a page; null shows the page."""
+
     who: str | None
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from tally.sim.oidc.grants import OAuthClient, OAuthError
 from tally.sim.oidc.pool import UserPool
-from tally.sim.request_parsing import bearer_token, read_form
+from tally.sim.request_parsing import read_bearer_token, read_form
 
 NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
@@ -51,7 +51,7 @@ class TokenEndpoint:
         return Response(status_code=200)
 
     async def user_info(self, request: Request) -> Response:
-        subject = verify_access_token(self.pool, bearer_token(request))
+        subject = verify_access_token(self.pool, read_bearer_token(request))
         user = self.pool.users.find(subject or "")
         if user is None:
             description = "Access token is not valid"

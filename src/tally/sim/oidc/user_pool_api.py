@@ -21,6 +21,8 @@ MEDIA_TYPE: Final = "application/x-amz-json-1.1"
 
 
 class UserDeletion(msgspec.Struct, frozen=True, rename="pascal"):
+    """The body of both operations."""
+
     access_token: str = ""
     user_pool_id: str = ""
     username: str = ""

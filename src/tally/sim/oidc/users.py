@@ -15,6 +15,8 @@ DOMAIN: Final = "example.test"
 
 
 class OidcUser(msgspec.Struct, frozen=True):
+    """A user with an account."""
+
     sub: str
     email: str
     name: str

@@ -38,9 +38,9 @@ class ActivityState(Enum):
 
 @dataclass(slots=True, eq=False)
 class PhoneActivity:
-    """One Live PhoneActivity.
+    """One Live Activity. Times are epoch seconds; `timestamp` is that of the current content.
 
-    Times are epoch seconds of the phone's clock; `timestamp` is that of the state it shows.
+    The fields are those of ActivityKit plus counters for tests, hence more than eight.
     """
 
     activity_id: str
@@ -82,6 +82,8 @@ ActivityListener: TypeAlias = Callable[[ActivityEvent, PhoneActivity], Awaitable
 
 
 class _Aps(msgspec.Struct, frozen=True, rename="kebab"):
+    """The `aps` dictionary of a Live Activity push."""
+
     timestamp: int
     event: str
     content_state: dict[str, Any] = {}

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 
 from tally.errors import Invalid, TallyError
 from tally.kit.clock import SystemClock
@@ -22,13 +23,13 @@ from tally.sim.command_line import (
     display_until,
     exit_on_error,
     stats_line,
+    stats_table,
     wait_for_end,
 )
 from tally.sim.http_client import normalize_server_url, read_secret
-from tally.sim.players.display import player_rows, render_players
 from tally.sim.players.fleet import PlayerFleet
 from tally.sim.players.player import PlayerBehaviour
-from tally.sim.players.scoreboard_client import LeaderboardPage, ScoreboardClient
+from tally.sim.players.scoreboard_client import LeaderboardTop, ScoreboardClient
 
 KEY_VARIABLE: Final = "TALLY_SIM_INTERNAL_KEY"
 # Each redraw fetches the leaderboard.
@@ -116,9 +117,39 @@ async def watch(fleet: PlayerFleet, count: int, stop: asyncio.Event, seconds: fl
         raise Invalid(f"The server rejected the players: {fleet.scoreboard.stats.last_error}")
 
 
-async def _leaderboard(fleet: PlayerFleet) -> LeaderboardPage | None:
+async def _leaderboard(fleet: PlayerFleet) -> LeaderboardTop | None:
     try:
         return await fleet.scoreboard.leaderboard()
     except TallyError as error:
         fleet.scoreboard.stats.last_error = error.message
         return None
+
+
+def player_rows(fleet: PlayerFleet, seconds: float) -> list[tuple[str, str]]:
+    """Labels and values."""
+    stats = fleet.scoreboard.stats
+    rate = stats.games / seconds if seconds else 0.0
+    return [
+        ("Players", f"{len(fleet.players):,} ({fleet.registered_count:,} registered)"),
+        ("Requests", f"{stats.requests:,}, {stats.failures:,} failed or throttled"),
+        ("Games", f"{stats.games:,} ({rate:,.1f} per second), {stats.points:,} points"),
+        ("Replayed tokens", f"{stats.replays:,}"),
+        ("Cheating attempts", f"{stats.cheats:,}"),
+        ("Violations", f"{stats.violations:,}"),
+        ("Latency", stats.latency_text),
+        ("Last error", stats.last_error or "none"),
+    ]
+
+
+def render_players(fleet: PlayerFleet, page: LeaderboardTop | None, seconds: float) -> Group:
+    """The statistics and, if available, the top of the leaderboard."""
+    rows = player_rows(fleet, seconds)
+    table = stats_table("Players", fleet.scoreboard.url, rows, seconds)
+    if page is None:
+        return Group(table)
+    top = Table(
+        "Rank", "Player", "Score", title=f"{page.total_players:,} players", title_justify="right"
+    )
+    for row in page.leaderboard:
+        top.add_row(str(row.rank), row.username, f"{row.score:,}")
+    return Group(table, top)

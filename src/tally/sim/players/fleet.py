@@ -15,7 +15,7 @@ from typing import Final
 from tally.errors import RateLimited, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.tasks import cancel_all
-from tally.sim.http_client import RequestRejected
+from tally.sim.http_client import ServerRejection
 from tally.sim.players.player import PlayerBehaviour, VirtualPlayer
 from tally.sim.players.scoreboard_client import ScoreboardClient
 
@@ -62,7 +62,7 @@ class PlayerFleet:
         while not self.rejected.is_set():
             try:
                 await player.run()
-            except RequestRejected as error:
+            except ServerRejection as error:
                 self.scoreboard.stats.last_error = error.message
                 self.rejected.set()
             except (Unavailable, RateLimited):

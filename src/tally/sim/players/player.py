@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.retry import RetryPolicy
-from tally.sim.http_client import RequestRejected
+from tally.sim.http_client import ServerRejection
 from tally.sim.players.scoreboard_client import (
     PlayerAccount,
+    PlayerTokens,
     ScoreboardClient,
     ScoreUpdate,
-    SessionTokens,
 )
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class VirtualPlayer:
     rng: random.Random
     behaviour: PlayerBehaviour
     account: PlayerAccount | None = None
-    tokens: SessionTokens | None = None
+    tokens: PlayerTokens | None = None
     score: int = 0
     rank: int = 0
 
@@ -103,7 +103,7 @@ class VirtualPlayer:
         stats.cheats += 1
         try:
             await self._redeem(cheat_token, points)
-        except RequestRejected:
+        except ServerRejection:
             return
         stats.violations += 1
 
@@ -111,7 +111,7 @@ class VirtualPlayer:
         async def attempt() -> ScoreUpdate:
             try:
                 return await self.scoreboard.update_score(self._access_token(), token, points)
-            except RequestRejected as error:
+            except ServerRejection as error:
                 if error.code != "TOKEN_EXPIRED" or self.tokens is None:
                     raise
             self.tokens = await self.scoreboard.refresh(self.tokens.refresh_token, self.address)

@@ -17,7 +17,7 @@ from tally.kit.clock import Clock
 from tally.settings import Secret
 from tally.sim.http_client import (
     CallStats,
-    RequestRejected,
+    ServerRejection,
     decode_body,
     is_cancelled,
     send_request,
@@ -27,7 +27,7 @@ from tally.sim.http_client import (
 T = TypeVar("T")
 
 
-class SessionTokens(msgspec.Struct, frozen=True):
+class PlayerTokens(msgspec.Struct, frozen=True):
     """The access and refresh token of a session."""
 
     access_token: str
@@ -41,11 +41,11 @@ class PlayerAccount(msgspec.Struct, frozen=True):
     username: str
 
 
-class PlayerSession(msgspec.Struct, frozen=True):
+class PlayerLogin(msgspec.Struct, frozen=True):
     """The response to a registration or login."""
 
     user: PlayerAccount
-    tokens: SessionTokens
+    tokens: PlayerTokens
 
 
 class IssuedActionToken(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class LeaderboardRow(msgspec.Struct, frozen=True):
     score: int
 
 
-class LeaderboardPage(msgspec.Struct, frozen=True):
+class LeaderboardTop(msgspec.Struct, frozen=True):
     """The top of the leaderboard."""
 
     leaderboard: list[LeaderboardRow]
@@ -103,28 +103,28 @@ class ScoreboardClient:
     clock: Clock
     stats: PlayerStats = field(default_factory=PlayerStats)
 
-    async def register(self, username: str, password: str, address: str) -> PlayerSession:
+    async def register(self, username: str, password: str, address: str) -> PlayerLogin:
         """Register a player at an IP address, or log in if the account exists."""
         body = {"username": username, "email": f"{username}@players.example", "password": password}
         try:
-            return await self._send("POST", "/auth/register", body, PlayerSession, address=address)
-        except RequestRejected as error:
+            return await self._send("POST", "/auth/register", body, PlayerLogin, address=address)
+        except ServerRejection as error:
             if error.code != "USERNAME_TAKEN":
                 raise
         return await self._send(
             "POST",
             "/auth/login",
             {"login": username, "password": password},
-            PlayerSession,
+            PlayerLogin,
             address=address,
         )
 
-    async def refresh(self, refresh_token: str, address: str) -> SessionTokens:
+    async def refresh(self, refresh_token: str, address: str) -> PlayerTokens:
         return await self._send(
             "POST",
             "/auth/refresh",
             {"refresh_token": refresh_token},
-            SessionTokens,
+            PlayerTokens,
             address=address,
         )
 
@@ -157,9 +157,9 @@ class ScoreboardClient:
             headers={"Authorization": f"Bearer {access_token}"},
         )
 
-    async def leaderboard(self, limit: int = 10) -> LeaderboardPage:
+    async def leaderboard(self, limit: int = 10) -> LeaderboardTop:
         return await self._send(
-            "GET", f"/leaderboard?limit={limit}", None, LeaderboardPage, address="198.18.0.1"
+            "GET", f"/leaderboard?limit={limit}", None, LeaderboardTop, address="198.18.0.1"
         )
 
     async def _send(
@@ -177,7 +177,7 @@ class ScoreboardClient:
         started = self.clock.monotonic()
         try:
             response = await self._request(method, path, body, kind, all_headers)
-        except RequestRejected:
+        except ServerRejection:
             raise
         except TallyError as error:
             self.stats.failures += 1
@@ -214,4 +214,4 @@ def _error_for(status: int, headers: Mapping[str, str], content: bytes) -> Tally
     except (msgspec.DecodeError, UnicodeDecodeError):
         detail = _ErrorDetail()
     message = f"{status} {detail.code} {detail.message}".rstrip()
-    return transient_error(status, headers, message) or RequestRejected(message, code=detail.code)
+    return transient_error(status, headers, message) or ServerRejection(message, code=detail.code)

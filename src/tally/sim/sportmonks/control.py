@@ -33,6 +33,8 @@ Speed: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
 
 
 class NewMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A match to play back."""
+
     content: msgspec.Raw
     name: str = ""
     speed: Speed | None = None
@@ -41,6 +43,8 @@ class NewMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlaybackStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far to advance a playback."""
+
     steps: Count = 0
     deliveries: Count = 0
     to: Literal["result"] | None = None
@@ -58,6 +62,8 @@ class PlaybackChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fixtures to schedule."""
+
     count: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     league: str = "Demo League"
     apart: Annotated[float, msgspec.Meta(ge=0, le=10**6)] = 3600
@@ -65,6 +71,8 @@ class NewSchedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hourly rate limit."""
+
     hourly: Count
 
 

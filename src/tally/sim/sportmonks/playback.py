@@ -17,8 +17,8 @@ from tally.sim.sportmonks.timeline import (
     MatchProgress,
     MatchSnapshot,
     TimelineStep,
-    match_progress,
     match_timeline,
+    progress_after,
 )
 
 # Polls that show the result of a `per_poll` match before its coverage ends.
@@ -103,7 +103,7 @@ class MatchPlayback:
 
     @property
     def progress(self) -> MatchProgress:
-        return match_progress(self.steps[: self.position])
+        return progress_after(self.steps[: self.position])
 
     @property
     def is_listed(self) -> bool:
@@ -139,7 +139,7 @@ class MatchPlayback:
     def _render(
         self, position: int, mistakes: Mistakes, status: str | None, starting_at: datetime
     ) -> dict[str, Any]:
-        progress = match_progress(self.steps[:position])
+        progress = progress_after(self.steps[:position])
         reported, played = sum(progress.balls), []
         first = 0
         for innings, count in zip(self.match.innings, progress.balls, strict=False):

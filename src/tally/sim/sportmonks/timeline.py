@@ -69,7 +69,7 @@ def _steps(match: Match) -> Iterator[TimelineStep]:
     yield TimelineStep("leave", now + COVERAGE)
 
 
-def match_progress(steps: tuple[TimelineStep, ...]) -> MatchProgress:
+def progress_after(steps: tuple[TimelineStep, ...]) -> MatchProgress:
     """The progress after these steps."""
     balls: list[int] = []
     closed, kinds = 0, {"toss": False, "finish": False, "leave": False}

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tally.kit.clock import rfc3339
-from tally.sim.request_parsing import bearer_token, read_parameters
+from tally.sim.request_parsing import read_bearer_token, read_parameters
 from tally.sim.strava.authorizations import AccessTokenInfo, StravaGrant
 from tally.sim.strava.core import StravaCore
 from tally.sim.strava.model import StravaError, bad_request, not_found, unauthorized
@@ -76,7 +76,7 @@ class StravaApi:
     @error_responses
     async def deauthorize(self, request: Request) -> Response:
         parameters = await read_parameters(request)
-        token = parameters.get("access_token") or bearer_token(request)
+        token = parameters.get("access_token") or read_bearer_token(request)
         self.core.deauthorize(self.core.authorizations.check(token).athlete_id)
         return JSONResponse({"access_token": token})
 
@@ -130,7 +130,7 @@ class StravaApi:
         """Authenticate and count a read; every response has the rate limit headers."""
         limits = self.core.limits
         try:
-            access = self.core.authorizations.check(bearer_token(request))
+            access = self.core.authorizations.check(read_bearer_token(request))
         except StravaError as error:
             return JSONResponse(error.body, error.status)
         try:

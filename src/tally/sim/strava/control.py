@@ -44,12 +44,16 @@ class _ControlBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class NewAthlete(_ControlBody, frozen=True):
+    """An athlete to add."""
+
     firstname: str
     lastname: str = ""
     athlete_id: int | None = None
 
 
 class ActivityFields(_ControlBody, frozen=True, kw_only=True):
+    """Fields of an activity to set; one per field of `StravaActivity`."""
+
     name: str | None = None
     sport_type: str | None = None
     start: Count | None = None
@@ -65,10 +69,14 @@ class ActivityFields(_ControlBody, frozen=True, kw_only=True):
 
 
 class NewActivity(ActivityFields, frozen=True, kw_only=True):
+    """An activity to record."""
+
     athlete_id: int
 
 
 class WebhookConditions(_ControlBody, frozen=True, kw_only=True):
+    """Network conditions of webhooks."""
+
     delay: Amount | None = None
     duplicates: Count | None = None
     drops: Count | None = None
@@ -78,16 +86,22 @@ class WebhookConditions(_ControlBody, frozen=True, kw_only=True):
 
 
 class NewLimits(_ControlBody, frozen=True, kw_only=True):
+    """Rate limits to set."""
+
     overall: RateLimit | None = None
     reads: RateLimit | None = None
 
 
 class TokenRules(_ControlBody, frozen=True, kw_only=True):
+    """Rules for refresh tokens."""
+
     rotates: bool | None = None
     grace: Amount | None = None
 
 
 class AutoConsent(_ControlBody, frozen=True):
+    """The automatic consent; null shows the page."""
+
     consent: Consent | None
 
 
