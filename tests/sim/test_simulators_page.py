@@ -21,9 +21,8 @@ async def test_the_example_runs() -> None:
         r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
     names: dict[str, object] = {}
-    coroutine = eval(
-        compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names
-    )  # noqa: S307  our own page
+    code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    coroutine = eval(code, names)  # noqa: S307  our own page
     assert inspect.iscoroutine(coroutine)
     await coroutine
     strava = names["strava"]
