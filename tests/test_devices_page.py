@@ -1,4 +1,4 @@
-"""The page for firmware engineers: its commands work as they stand, in order, on a server of one's own."""
+"""The commands in docs/devices.md work in order on a new server."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ _LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 def commands() -> str:
-    """All shell blocks of the page, with the server's address left to the environment."""
+    """Return all shell blocks of the page; the environment sets the server URL."""
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return "set -euo pipefail\n" + "".join(blocks).replace(
         "export TALLY=http://127.0.0.1:8080\n", ""
     )
 
 
-async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
+async def test_the_commands_work_in_order(tmp_path: Path) -> None:
     need_program("curl", "curl")
     environment = {
         **os.environ,
@@ -60,7 +60,7 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
         server.terminate()
         await server.wait()
     assert run.returncode == 0, errors.decode()
-    shown = (
+    expected = (
         b'"status":"registered"',
         b'"acknowledged_batch_ids":["AA:BB',
         b'"greenhouse-sensor-01"',
@@ -68,8 +68,8 @@ async def test_the_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
         b"22.5,",
         b"boards: 5 (",
     )
-    for told in shown:
-        assert told in output
+    for text in expected:
+        assert text in output
 
 
 async def _address(server: asyncio.subprocess.Process) -> str:
@@ -78,4 +78,4 @@ async def _address(server: asyncio.subprocess.Process) -> str:
         found = _LISTENING.search(line.decode())
         if found:
             return found[0]
-    pytest.fail("the server ended before it listened")
+    pytest.fail("the server exited before it listened")

@@ -1,4 +1,4 @@
-"""Sign-in and sessions: the way in, the way out, and everything that must not get in."""
+"""Sign-in, sessions, CSRF protection and the audit search."""
 
 import pytest
 
@@ -16,24 +16,24 @@ CHANGES = (
 
 @pytest.fixture(scope="session")
 async def kim(server: CollectServer) -> Browser:
-    """Somebody who is signed in, and stays so."""
+    """A user who stays signed in."""
     browser = server.browser()
     await server.sign_in(browser, "Kim")
     return browser
 
 
-async def test_the_first_sign_in_makes_an_account_and_a_cookie_that_scripts_cannot_read(
+async def test_the_first_sign_in_creates_an_account_and_an_http_only_cookie(
     server: CollectServer,
 ) -> None:
-    """HttpOnly, Secure, SameSite=Lax, thirty days; then the person is known."""
+    """The cookie is HttpOnly, Secure, SameSite=Lax and valid for 30 days."""
     browser = server.browser()
     assert_error(await browser.get("/me"), 401, "invalid_session")
     answer = await server.sign_in(browser, "Ana")
     assert answer.status == 303
     assert answer.header("location") == "/collect/me"
-    line = answer.cookies["cc_session"].lower()
-    for word in ("httponly", "secure", "samesite=lax", "max-age=2592000", "path=/"):
-        assert word in line
+    cookie = answer.cookies["cc_session"].lower()
+    for attribute in ("httponly", "secure", "samesite=lax", "max-age=2592000", "path=/"):
+        assert attribute in cookie
     me = (await browser.get("/me")).json
     assert me["email"].startswith("ana")
     assert me["plan"] == "free"
@@ -50,10 +50,10 @@ async def test_the_first_sign_in_makes_an_account_and_a_cookie_that_scripts_cann
     assert "127.0.0.1" not in str(events)
 
 
-async def test_a_second_sign_in_is_the_same_person_with_another_session(
+async def test_a_second_sign_in_creates_a_new_session_for_the_same_user(
     server: CollectServer,
 ) -> None:
-    """The id changes with every sign-in, and the one before is over: nobody can be given a session in advance."""
+    """The former session ends, which prevents session fixation."""
     browser = server.browser()
     await server.sign_in(browser, "Bea")
     first, me = browser.session, (await browser.get("/me")).json
@@ -66,8 +66,8 @@ async def test_a_second_sign_in_is_the_same_person_with_another_session(
     assert_error(await old.get("/me"), 401, "invalid_session")
 
 
-async def test_a_planted_session_id_is_not_taken_over(server: CollectServer) -> None:
-    """Whoever knows the id that a browser had before the sign-in knows nothing afterwards."""
+async def test_a_planted_session_id_is_not_adopted(server: CollectServer) -> None:
+    """A session id from before the sign-in is useless afterwards."""
     browser = server.browser()
     browser.jar[server.url.split("/")[2]] = {"cc_session": "planted"}
     await server.sign_in(browser, "Cleo")
@@ -78,8 +78,8 @@ async def test_a_planted_session_id_is_not_taken_over(server: CollectServer) -> 
     assert_error(await planted.get("/me"), 401, "invalid_session")
 
 
-async def test_signing_out_ends_the_session_here_and_there(server: CollectServer) -> None:
-    """The cookie is taken back, and a copy of it is worth nothing."""
+async def test_signing_out_ends_the_session(server: CollectServer) -> None:
+    """The cookie is cleared, and a copy of it is invalid."""
     browser = server.browser()
     await server.sign_in(browser, "Dora")
     copy = Browser(
@@ -90,8 +90,8 @@ async def test_signing_out_ends_the_session_here_and_there(server: CollectServer
     assert_error(await copy.get("/me"), 401, "invalid_session")
 
 
-async def test_a_session_is_over_after_thirty_days(fresh_server: CollectServer) -> None:
-    """To the second, whether or not anything was swept."""
+async def test_a_session_expires_after_thirty_days(fresh_server: CollectServer) -> None:
+    """To the second, whether or not TTL has deleted the item."""
     browser = fresh_server.browser()
     await fresh_server.sign_in(browser, "Eva")
     fresh_server.skip_time(30 * 86_400 - 1)
@@ -101,8 +101,8 @@ async def test_a_session_is_over_after_thirty_days(fresh_server: CollectServer) 
 
 
 @pytest.mark.parametrize("flaw", list(TokenFlaw))
-async def test_a_forged_id_token_lets_nobody_in(server: CollectServer, flaw: TokenFlaw) -> None:
-    """Whatever is wrong with it: key, issuer, audience, nonce, use, time or signature."""
+async def test_a_forged_id_token_is_rejected(server: CollectServer, flaw: TokenFlaw) -> None:
+    """Flaws in key, issuer, audience, nonce, use, times and signature are detected."""
     browser = server.browser()
     server.oidc.flaws.append(flaw)
     answer = await server.sign_in(browser, "Mallory")
@@ -111,8 +111,8 @@ async def test_a_forged_id_token_lets_nobody_in(server: CollectServer, flaw: Tok
     assert server.oidc.flaws == []
 
 
-async def test_a_state_works_once(server: CollectServer) -> None:
-    """A replayed callback is refused, though everything in it was right the first time."""
+async def test_a_state_is_valid_once(server: CollectServer) -> None:
+    """A replayed callback is rejected."""
     browser = server.browser()
     begun = await browser.get("/auth/login")
     cookies = dict(browser.jar[server.url.split("/")[2]])
@@ -122,8 +122,8 @@ async def test_a_state_works_once(server: CollectServer) -> None:
     assert_error(await browser.follow(agreed, server.oidc.url), 400, "invalid_state")
 
 
-async def test_a_sign_in_ends_in_the_browser_that_began_it(server: CollectServer) -> None:
-    """A link to a finished sign-in, sent to somebody else, signs nobody in; and it is not spoiled for its owner."""
+async def test_a_sign_in_is_bound_to_the_browser_that_started_it(server: CollectServer) -> None:
+    """A callback URL does not work in another browser, and remains valid in the first one."""
     attacker, victim = server.browser(), server.browser()
     begun = await attacker.get("/auth/login")
     agreed = await attacker.get(f"{begun.header('location')}&login_hint=Gil")
@@ -132,8 +132,8 @@ async def test_a_sign_in_ends_in_the_browser_that_began_it(server: CollectServer
     assert (await attacker.follow(agreed, server.oidc.url)).status == 303
 
 
-async def test_a_sign_in_must_end_within_ten_minutes(fresh_server: CollectServer) -> None:
-    """A state that is older is worth nothing."""
+async def test_a_state_expires_after_ten_minutes(fresh_server: CollectServer) -> None:
+    """The callback is then rejected."""
     browser = fresh_server.browser()
     begun = await browser.get("/auth/login")
     fresh_server.skip_time(600)
@@ -142,15 +142,15 @@ async def test_a_sign_in_must_end_within_ten_minutes(fresh_server: CollectServer
 
 
 @pytest.mark.parametrize("state", ["", "x", "x" * 5000, "%F0%9F%98%80"])
-async def test_a_made_up_state_is_refused(server: CollectServer, state: str) -> None:
-    """Nothing that a client sends makes a 5xx."""
+async def test_an_unknown_state_is_rejected(server: CollectServer, state: str) -> None:
+    """No input causes a 5xx."""
     assert_error(
         await server.browser().get(f"/auth/callback?code=c&state={state}"), 400, "invalid_state"
     )
 
 
-async def test_a_refusal_of_the_issuer_is_told(server: CollectServer) -> None:
-    """With no code there is nothing to try."""
+async def test_a_rejection_by_the_provider_is_reported(server: CollectServer) -> None:
+    """A callback without a code fails with 401."""
     assert_error(
         await server.browser().get("/auth/callback?error=access_denied&state=s"),
         401,
@@ -171,16 +171,16 @@ async def test_a_refusal_of_the_issuer_is_told(server: CollectServer) -> None:
         "/%09/x",
     ],
 )
-async def test_nobody_is_sent_to_another_site(kim: Browser, path: str) -> None:
-    """return_to is a path of this site, or nothing happens."""
-    for begun in ("/auth/login", "/strava/connect"):
-        answer = await kim.get(f"{begun}?return_to={path}")
+async def test_open_redirects_are_rejected(kim: Browser, path: str) -> None:
+    """return_to must be a path of this site."""
+    for path_to_start in ("/auth/login", "/strava/connect"):
+        answer = await kim.get(f"{path_to_start}?return_to={path}")
         assert_error(answer, 400, "invalid_field")
         assert answer.header("location") is None
 
 
-async def test_a_good_path_is_where_one_ends(server: CollectServer) -> None:
-    """Query and all."""
+async def test_sign_in_redirects_to_return_to(server: CollectServer) -> None:
+    """Including its query."""
     browser = server.browser()
     begun = await browser.get("/auth/login?return_to=/console?tab=2")
     assert (await server.return_from_provider(browser, begun, "Jan")).header(
@@ -200,31 +200,31 @@ async def test_a_good_path_is_where_one_ends(server: CollectServer) -> None:
         {"Sec-Fetch-Site": "cross-site", "Origin": "{own}"},
     ],
 )
-async def test_another_sites_page_changes_nothing(
+async def test_cross_site_requests_are_rejected(
     kim: Browser, change: str, headers: dict[str, str]
 ) -> None:
-    """Every route that changes something refuses it, with the cookie and all."""
+    """Every state-changing route rejects them, even with a valid cookie."""
     method, path = change.split()
     own = kim.url.removesuffix("/collect")
-    told = {name: value.replace("{own}", own) for name, value in headers.items()}
-    assert_error(await kim.send(method, path, headers=told), 403, "cross_site_request")
+    sent = {name: value.replace("{own}", own) for name, value in headers.items()}
+    assert_error(await kim.send(method, path, headers=sent), 403, "cross_site_request")
     assert (await kim.get("/me")).status == 200
 
 
 @pytest.mark.parametrize(
     "headers", [{"Sec-Fetch-Site": "same-origin"}, {"X-Requested-With": "curl"}, None]
 )
-async def test_the_sites_own_pages_and_programs_may_change_things(
+async def test_same_site_pages_and_programs_may_change_state(
     server: CollectServer, headers: dict[str, str] | None
 ) -> None:
-    """By what browsers say, or by a header that foreign pages cannot send."""
+    """Proven by fetch metadata, Origin or X-Requested-With."""
     browser = server.browser()
     await server.sign_in(browser, "Lea")
     assert (await browser.send("POST", "/auth/logout", headers=headers)).status == 204
 
 
-async def test_audit_look_ups_are_for_operators(server: CollectServer) -> None:
-    """By a token of their own, and by exactly one key."""
+async def test_the_audit_search_requires_the_operator_token(server: CollectServer) -> None:
+    """And exactly one search key."""
     browser = server.browser()
     await server.sign_in(browser, "Max")
     assert_error(await browser.get("/admin/audit?user=x"), 401, "missing_token")
@@ -242,10 +242,10 @@ async def test_audit_look_ups_are_for_operators(server: CollectServer) -> None:
     assert len(events) == 2
 
 
-async def test_no_issuer_and_no_strava_are_said_clearly(
+async def test_missing_configuration_is_reported(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A server that was not set up yet serves what it can."""
+    """The remaining routes work without an OIDC provider and Strava."""
     folder = tmp_path_factory.mktemp("bare")
     async with open_server(
         folder, collect_oidc_issuer=None, collect_strava_client_secret=None

@@ -1,4 +1,4 @@
-"""Strava: linked with consent, told by webhook, applied once, and let go again."""
+"""Strava connections and webhook events over HTTP."""
 
 import asyncio
 
@@ -20,11 +20,11 @@ from tests.collect.server_harness import (
     assert_error,
 )
 
-# Few enough that DynamoDB Local mints all their parts in one transaction.
+# Few enough for DynamoDB Local to mint all parts in one transaction.
 RIDES = 8
 
 
-async def waiting(server: CollectServer) -> int:
+async def inbox_size(server: CollectServer) -> int:
     inbox: Inbox = CollectRepository(server.application.store)
     return sum([len(await inbox.pending_events(shard)) for shard in range(INBOX_SHARDS)])
 
@@ -47,8 +47,8 @@ def event(
     )
 
 
-async def test_a_ride_becomes_a_workout_progress_and_parts(server: CollectServer) -> None:
-    """From the webhook to the award, with one correlation id all the way."""
+async def test_an_activity_becomes_a_workout_progress_and_awards(server: CollectServer) -> None:
+    """One correlation id links the webhook event and the awards."""
     ann = await server.create_user()
     made = await ann.create_milestone()
     ride = server.strava.record(
@@ -58,8 +58,8 @@ async def test_a_ride_becomes_a_workout_progress_and_parts(server: CollectServer
     page = (await ann.browser.get("/workouts")).json
     assert page["nextCursor"] is None
     assert [
-        (each["activityId"], each["distanceMeters"], each["totalElevationGain"])
-        for each in page["workouts"]
+        (workout["activityId"], workout["distanceMeters"], workout["totalElevationGain"])
+        for workout in page["workouts"]
     ] == [(ride.id, 3500.4, 120.5)]
     now = await ann.get_milestone(made["milestoneId"])
     assert (now["progress"], now["percent"], now["partsMinted"], now["status"]) == (
@@ -83,13 +83,13 @@ async def test_a_ride_becomes_a_workout_progress_and_parts(server: CollectServer
     assert correlation
     events = await server.audit(f"correlation={correlation}")
     assert [event["eventType"] for event in events] == ["MILESTONE_PART_MINTED"] * 3
-    assert await waiting(server) == 0
+    assert await inbox_size(server) == 0
 
 
-async def test_fifty_deliveries_at_once_are_one_workout_and_no_double_mint(
+async def test_fifty_concurrent_deliveries_are_applied_once(
     fresh_server: CollectServer,
 ) -> None:
-    """Also when several workers are at it, and when the event comes once more after it was applied."""
+    """Also with concurrent workers, and with redelivery after completion."""
     ann = await fresh_server.create_user()
     made = await ann.create_milestone()
     fresh_server.strava.webhooks.hold()
@@ -104,11 +104,11 @@ async def test_fifty_deliveries_at_once_are_one_workout_and_no_double_mint(
     fresh_server.strava.webhooks.redeliver(event(ann, ride.id), 5)
     await fresh_server.process_inbox()
     assert await ann.get_milestone(made["milestoneId"]) == first
-    assert await waiting(fresh_server) == 0
+    assert await inbox_size(fresh_server) == 0
 
 
-async def test_events_that_piled_up_are_measured_together(server: CollectServer) -> None:
-    """All of them count, and what counts is read once, not once for each."""
+async def test_a_backlog_is_aggregated_once(server: CollectServer) -> None:
+    """All events count, and the workouts are read once."""
     ann = await server.create_user()
     made = await ann.create_milestone()
     before = (await server.patterns()).get("Aggregate workouts", {"calls": 0})["calls"]
@@ -125,10 +125,10 @@ async def test_events_that_piled_up_are_measured_together(server: CollectServer)
     assert len((await ann.browser.get("/workouts")).json["workouts"]) == RIDES
 
 
-async def test_events_that_arrive_in_any_order_end_in_the_newest_state(
+async def test_out_of_order_events_end_in_the_newest_state(
     server: CollectServer,
 ) -> None:
-    """An older update never overwrites a newer state, and a late creation does not bring back what was deleted."""
+    """Older updates never overwrite newer ones, and a late create does not restore a deletion."""
     ann = await server.create_user()
     kept = server.strava.record(ann.athlete_id, "Ride", 1000, name="first")
     gone = server.strava.record(ann.athlete_id, "Ride", 2000)
@@ -142,31 +142,31 @@ async def test_events_that_arrive_in_any_order_end_in_the_newest_state(
     server.strava.webhooks.release("reversed")
     await server.process_inbox()
     found = (await ann.browser.get("/workouts")).json["workouts"]
-    assert [(each["activityId"], each["name"]) for each in found] == [(kept.id, "third")]
+    assert [(workout["activityId"], workout["name"]) for workout in found] == [(kept.id, "third")]
     server.strava.webhooks.redeliver(event(ann, gone.id, time=1))
     await server.process_inbox()
     assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
 
 
-async def test_an_expired_token_is_refreshed_and_the_newest_pair_is_kept(
+async def test_expired_tokens_are_refreshed_and_the_newest_pair_is_stored(
     server: CollectServer,
 ) -> None:
-    """Again and again, though Strava rotates the refresh token each time."""
+    """Repeatedly, although Strava rotates the refresh token."""
     ann = await server.create_user()
     made = await ann.create_milestone()
-    asked = server.strava.faults.count("/oauth/token", "POST")
+    requests = server.strava.faults.count("/oauth/token", "POST")
     for number in range(1, 4):
         server.skip_time(6 * 3600)
         server.strava.record(ann.athlete_id, "Ride", 1000)
         await server.process_inbox()
         assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == number
-    assert server.strava.faults.count("/oauth/token", "POST") == asked + 3
+    assert server.strava.faults.count("/oauth/token", "POST") == requests + 3
 
 
-async def test_workers_that_refresh_at_once_end_with_one_pair_that_works(
+async def test_concurrent_refreshes_end_with_one_valid_pair(
     server: CollectServer,
 ) -> None:
-    """The refresh token of whoever was first is worth nothing to the others: they find the new one, and no event is lost."""
+    """Workers that lose the race use the stored tokens, and no event is lost."""
     ann = await server.create_user()
     made = await ann.create_milestone()
     for number in range(1, 3):
@@ -180,12 +180,12 @@ async def test_workers_that_refresh_at_once_end_with_one_pair_that_works(
         server.skip_time(61)
         await server.process_inbox()
         assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 6 * number
-        assert await waiting(server) == 0
+        assert await inbox_size(server) == 0
     assert (await ann.browser.get("/strava/status")).json["connected"] is True
 
 
-async def test_a_token_that_strava_refuses_early_is_replaced(server: CollectServer) -> None:
-    """What the token says about its own time is no promise."""
+async def test_a_token_that_strava_rejects_early_is_refreshed(server: CollectServer) -> None:
+    """The expiry of a token is not guaranteed."""
     ann = await server.create_user()
     made = await ann.create_milestone()
     server.strava.authorizations.expire(ann.athlete_id)
@@ -194,30 +194,30 @@ async def test_a_token_that_strava_refuses_early_is_replaced(server: CollectServ
     assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 1
 
 
-async def test_a_limit_is_waited_for_and_nothing_is_lost(
+async def test_an_exhausted_rate_limit_pauses_processing(
     fresh_server: CollectServer, log_text: LogText
 ) -> None:
-    """After a 429 Strava is left alone until the quarter of an hour is over."""
+    """After a 429, Strava gets no requests until the quarter hour ends; no event is lost."""
     ann = await fresh_server.create_user()
     made = await ann.create_milestone()
     fresh_server.strava.faults.add(InjectedFault(path="/api/v3/activities", status=429))
     for _ in range(3):
         fresh_server.strava.record(ann.athlete_id, "Ride", 1000)
     await fresh_server.process_inbox()
-    asked = fresh_server.strava.faults.count("/api/v3/activities")
-    assert asked == 1
-    assert await waiting(fresh_server) == 3
+    requests = fresh_server.strava.faults.count("/api/v3/activities")
+    assert requests == 1
+    assert await inbox_size(fresh_server) == 3
     assert log_text().count("Event processing failed") == 1
     await fresh_server.process_inbox()
-    assert fresh_server.strava.faults.count("/api/v3/activities") == asked
+    assert fresh_server.strava.faults.count("/api/v3/activities") == requests
     fresh_server.skip_time(15 * 60)
     await fresh_server.process_inbox()
     assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 3
-    assert await waiting(fresh_server) == 0
+    assert await inbox_size(fresh_server) == 0
 
 
-async def test_a_failing_strava_is_tried_again_later(fresh_server: CollectServer) -> None:
-    """With a pause that grows, and the event waits in the inbox for it."""
+async def test_a_failed_event_is_retried_with_back_off(fresh_server: CollectServer) -> None:
+    """The event stays in the inbox until it succeeds."""
     ann = await fresh_server.create_user()
     made = await ann.create_milestone()
     fresh_server.strava.faults.add(
@@ -226,27 +226,27 @@ async def test_a_failing_strava_is_tried_again_later(fresh_server: CollectServer
     fresh_server.strava.record(ann.athlete_id, "Ride", 1000)
     for _ in range(2):
         await fresh_server.process_inbox()
-        assert await waiting(fresh_server) == 1
+        assert await inbox_size(fresh_server) == 1
         fresh_server.skip_time(60)
     await fresh_server.process_inbox()
-    assert await waiting(fresh_server) == 0
+    assert await inbox_size(fresh_server) == 0
     assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 1
 
 
-async def test_an_activity_of_nobody_here_is_taken_and_forgotten(server: CollectServer) -> None:
-    """There is nobody to tell, and it is no reason to be asked again."""
+async def test_events_of_unknown_athletes_are_discarded(server: CollectServer) -> None:
+    """Strava gets a 200, so that it does not redeliver."""
     ann = await server.create_user()
-    stranger, told = LinkedUser(ann.browser, "", 987_654_321), len(server.strava.webhooks.log)
+    stranger, delivered = LinkedUser(ann.browser, "", 987_654_321), len(server.strava.webhooks.log)
     server.strava.webhooks.redeliver(event(stranger, 5))
     server.strava.webhooks.redeliver(event(ann, 404_404))
     await server.process_inbox()
-    assert [delivery.status for delivery in server.strava.webhooks.log][told:] == [200, 200]
-    assert await waiting(server) == 0
+    assert [delivery.status for delivery in server.strava.webhooks.log][delivered:] == [200, 200]
+    assert await inbox_size(server) == 0
     assert (await ann.browser.get("/workouts")).json["workouts"] == []
 
 
-async def test_the_handshake_wants_the_verify_token(server: CollectServer) -> None:
-    """The challenge comes back only to whoever knows it."""
+async def test_the_handshake_requires_the_verify_token(server: CollectServer) -> None:
+    """The challenge is returned only with the right token."""
     browser = server.browser()
     good = await browser.get(
         f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=abc"
@@ -272,10 +272,10 @@ async def test_the_handshake_wants_the_verify_token(server: CollectServer) -> No
         ({"updates": {"a": {"b": "c"}}}, 400, "invalid_field"),
     ],
 )
-async def test_bad_events_are_refused(
+async def test_invalid_events_are_rejected(
     server: CollectServer, change: dict[str, object], status: int, code: str
 ) -> None:
-    """And leave nothing behind."""
+    """Nothing is stored."""
     good = {
         "object_type": "activity",
         "object_id": 1,
@@ -285,11 +285,11 @@ async def test_bad_events_are_refused(
     }
     body = good | {"subscription_id": SUBSCRIPTION} | change
     assert_error(await server.browser().send("POST", "/webhooks/strava", body), status, code)
-    assert await waiting(server) == 0
+    assert await inbox_size(server) == 0
 
 
-async def test_without_access_to_activities_there_is_no_link(server: CollectServer) -> None:
-    """Denied, or unticked: nothing is stored."""
+async def test_linking_requires_access_to_activities(server: CollectServer) -> None:
+    """Nothing is stored if access is denied or the scope is missing."""
     browser = server.browser()
     await server.sign_in(browser, "Ona")
     athlete = server.strava.add_athlete("Ona")
@@ -300,8 +300,8 @@ async def test_without_access_to_activities_there_is_no_link(server: CollectServ
     assert (await browser.get("/strava/status")).json["connected"] is False
 
 
-async def test_a_link_must_end_in_the_session_that_began_it(server: CollectServer) -> None:
-    """Nobody can be made to link another's athlete, and a state works once."""
+async def test_a_link_is_bound_to_the_session_that_started_it(server: CollectServer) -> None:
+    """Another session is rejected, and a state is valid once."""
     ann, bob = await server.create_user(), await server.create_user()
     server.strava.auto_approve = Consent(ann.athlete_id)
     begun = await ann.browser.get("/strava/connect")
@@ -312,10 +312,10 @@ async def test_a_link_must_end_in_the_session_that_began_it(server: CollectServe
     assert_error(await server.browser().follow(agreed, server.strava.url), 401, "invalid_session")
 
 
-async def test_an_athlete_of_another_is_a_conflict_and_nothing_changes(
+async def test_an_athlete_of_another_user_is_a_conflict(
     server: CollectServer,
 ) -> None:
-    """The other's link goes on working."""
+    """Nothing changes, and the existing link keeps working."""
     ann, bob = await server.create_user(), await server.create_user()
     before = (await bob.browser.get("/strava/status")).json
     assert_error(await server.link(bob.browser, ann.athlete_id), 409, "athlete_already_connected")
@@ -325,8 +325,8 @@ async def test_an_athlete_of_another_is_a_conflict_and_nothing_changes(
     assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
 
 
-async def test_a_second_athlete_takes_the_place_of_the_first(server: CollectServer) -> None:
-    """The first is free for others, and Strava was told."""
+async def test_linking_a_second_athlete_replaces_the_first(server: CollectServer) -> None:
+    """The first is revoked at Strava and free for other users."""
     ann, bob = await server.create_user(), await server.create_user()
     second = server.strava.add_athlete("Second")
     assert (await server.link(ann.browser, second.id)).status == 303
@@ -337,8 +337,10 @@ async def test_a_second_athlete_takes_the_place_of_the_first(server: CollectServ
     assert (await ann.browser.get("/strava/status")).json["athleteId"] == second.id
 
 
-async def test_unlinking_revokes_and_forgets(server: CollectServer) -> None:
-    """A second time there is nothing to unlink; linking again works, also past the news of the first unlinking."""
+async def test_unlinking_revokes_the_tokens_and_deletes_the_connection(
+    server: CollectServer,
+) -> None:
+    """A repetition returns 404. Linking again survives the late deauthorization event."""
     ann = await server.create_user()
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
     assert server.strava.authorizations.access_of(ann.athlete_id) is None
@@ -353,8 +355,8 @@ async def test_unlinking_revokes_and_forgets(server: CollectServer) -> None:
     assert (await ann.browser.get("/strava/status")).json["connected"] is True
 
 
-async def test_unlinking_cleans_up_where_the_owner_is_missing(server: CollectServer) -> None:
-    """Damage does not keep anybody linked, and the athlete can be linked again."""
+async def test_unlinking_works_without_an_owner_item(server: CollectServer) -> None:
+    """The athlete can be linked again."""
     ann = await server.create_user()
     await server.application.store.engine.delete(
         Delete(COMMIT_COLLECT, item_key(athlete_pk(ann.athlete_id), OWNER))
@@ -373,16 +375,16 @@ async def test_unlinking_cleans_up_where_the_owner_is_missing(server: CollectSer
     assert (await ann.browser.get("/strava/status")).json["connected"] is True
 
 
-async def test_unlinking_works_while_strava_is_away(fresh_server: CollectServer) -> None:
-    """Nothing of the link stays here, whether or not Strava heard of it."""
+async def test_unlinking_works_while_strava_is_unavailable(fresh_server: CollectServer) -> None:
+    """The connection is deleted even if the revocation fails."""
     ann = await fresh_server.create_user()
     fresh_server.strava.faults.add(InjectedFault(path="/oauth/deauthorize", status=503, times=None))
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
 
 
-async def test_a_deauthorisation_at_strava_is_a_disconnect(server: CollectServer) -> None:
-    """What was collected stays."""
+async def test_a_deauthorisation_at_strava_deletes_the_connection(server: CollectServer) -> None:
+    """Workouts are retained."""
     ann = await server.create_user()
     server.strava.record(ann.athlete_id, "Ride", 1000)
     await server.process_inbox()

@@ -1,4 +1,4 @@
-"""The audit trail is written beside the work: whatever becomes of it, nothing else notices."""
+"""The audit trail writes in the background and never affects requests."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tests.collect.service_harness import SECRET
 
 @dataclass
 class Table:
-    """Keeps events, fails while told to, and waits while told to."""
+    """A fake repository that can fail or block."""
 
     events: list[tuple[AuditEvent, int]] = field(default_factory=list)
     is_broken: bool = False
@@ -25,8 +25,8 @@ class Table:
         if self.is_broken:
             raise Unavailable("The store is unavailable")
         if any(
-            (kept.request_id, kept.epoch, new_location) == (event.request_id, event.epoch, number)
-            for kept, new_location in self.events
+            (stored.request_id, stored.epoch, position) == (event.request_id, event.epoch, number)
+            for stored, position in self.events
         ):
             return False
         self.events.append((event, number))
@@ -37,8 +37,8 @@ def trail_on(table: Table, capacity: int = 100) -> AuditTrail:
     return AuditTrail(table, ManualClock(), SECRET, capacity)  # type: ignore[arg-type]
 
 
-async def test_a_table_that_fails_loses_the_event_and_nothing_else() -> None:
-    """Later events are written again."""
+async def test_a_failed_write_drops_only_that_event() -> None:
+    """Later events are written."""
     table = Table(is_broken=True)
     table.is_open.set()
     async with trail_on(table) as trail:
@@ -50,8 +50,8 @@ async def test_a_table_that_fails_loses_the_event_and_nothing_else() -> None:
     assert trail.dropped == 1
 
 
-async def test_a_table_that_hangs_makes_nobody_wait() -> None:
-    """Recording returns at once, up to the bound and beyond; what does not fit is counted."""
+async def test_a_blocked_table_does_not_block_recording() -> None:
+    """Recording returns immediately; events beyond the capacity are counted as dropped."""
     table = Table()
     async with trail_on(table, capacity=10) as trail:
         for _ in range(50):
@@ -61,8 +61,8 @@ async def test_a_table_that_hangs_makes_nobody_wait() -> None:
     assert len(table.events) + trail.dropped == 50
 
 
-async def test_the_end_waits_a_few_seconds_and_no_longer() -> None:
-    """A table that never answers does not keep the server from stopping."""
+async def test_shutdown_waits_for_a_limited_time() -> None:
+    """A blocked table does not prevent the server from stopping."""
     table, clock = Table(), ManualClock()
     trail = AuditTrail(table, clock, SECRET)  # type: ignore[arg-type]
 
@@ -78,8 +78,8 @@ async def test_the_end_waits_a_few_seconds_and_no_longer() -> None:
     assert table.events == []
 
 
-async def test_facts_are_masked_and_addresses_are_hashed_with_a_key() -> None:
-    """Even where somebody passes a secret by mistake."""
+async def test_facts_are_masked_and_addresses_are_hashed() -> None:
+    """Also if a caller passes a secret by mistake."""
     table = Table()
     table.is_open.set()
     async with trail_on(table) as trail:
@@ -94,8 +94,8 @@ async def test_facts_are_masked_and_addresses_are_hashed_with_a_key() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5])
-async def test_events_of_one_request_get_places_of_their_own(count: int) -> None:
-    """None overwrites another."""
+async def test_events_of_one_request_have_distinct_keys(count: int) -> None:
+    """No event overwrites another."""
     table = Table()
     table.is_open.set()
     async with trail_on(table) as trail:

@@ -1,4 +1,4 @@
-"""A crash between any two writes is survived: whoever comes next ends in the same state."""
+"""A crash between any two writes leaves a state that the next run completes."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
 from tests.collect import factories
 from tests.collect.conftest import TABLES
-from tests.collect.test_repository_beside import session
+from tests.collect.test_repository_sessions import session
 from tests.collect.worker_harness import (
     ENCRYPTOR,
     Crash,
@@ -39,43 +39,43 @@ MAX_WRITES = 40
 
 
 async def goal(worker_harness: WorkerHarness, name: str) -> MilestoneWithAwards:
-    wanted = Goal(
+    parameters = Goal(
         worker_harness.services.model.meta.model_id,
         Sport.RIDE,
         Metric.DISTANCE_METERS,
         8000,
         factories.TIME,
     )
-    return await worker_harness.services.milestones.create(name, wanted)
+    return await worker_harness.services.milestones.create(name, parameters)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(
-    engine: Engine, after: bool
-) -> None:
-    """The event is neither lost nor applied twice, wherever the process died."""
+async def test_an_event_survives_a_crash_at_any_write(engine: Engine, after: bool) -> None:
+    """The event is neither lost nor applied twice."""
     for writes in range(MAX_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), FakeStrava()
         async with open_worker(engine, clock, strava) as worker_harness:
             name, athlete_id = await create_linked_user(worker_harness)
-            held = await goal(worker_harness, name)
+            current = await goal(worker_harness, name)
             number = factories.new_id()
             strava.activities[number] = activity(number, 5000)
             await worker_harness.webhook.receive(
                 delivery(athlete_id, number, "create", 1_767_225_600)
             )
-            mortal = CrashingEngine(engine, writes, after=after)
-            died = False
+            crashing_engine = CrashingEngine(engine, writes, after=after)
+            crashed = False
             try:
                 async with open_worker(
-                    mortal, clock, strava, model=worker_harness.services.model
-                ) as doomed:
-                    await doomed.worker.run()
+                    crashing_engine, clock, strava, model=worker_harness.services.model
+                ) as crashing:
+                    await crashing.worker.run()
             except (Crash, BaseExceptionGroup):
-                died = True
-            clock._elapsed += 61  # the lease is over
+                crashed = True
+            clock._elapsed += 61  # the lease expires
             await worker_harness.worker.run()
-            found = await worker_harness.services.milestones.get(name, held.milestone.milestone_id)
+            found = await worker_harness.services.milestones.get(
+                name, current.milestone.milestone_id
+            )
             assert (
                 found.milestone.progress,
                 found.milestone.parts_minted,
@@ -84,17 +84,17 @@ async def test_a_crash_at_any_write_of_an_event_ends_in_the_same_state(
             assert found.ledger == {1, 2, 3, 4, 5}
             assert await pending_events_of(worker_harness, athlete_id) == []
             workouts, _ = await worker_harness.services.repository.workouts(name, 10, None)
-            assert [each.activity_id for each in workouts] == [number]
-        if not died:
+            assert [workout.activity_id for workout in workouts] == [number]
+        if not crashed:
             return
     pytest.fail(f"an event takes more than {MAX_WRITES} writes")
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(
+async def test_an_account_deletion_survives_a_crash_at_any_write(
     engine: Engine, after: bool
 ) -> None:
-    """Nothing of the account is left, wherever the first try died."""
+    """The next attempt deletes everything that is left."""
     for writes in range(MAX_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), FakeStrava()
         async with open_worker(engine, clock, strava) as worker_harness:
@@ -102,26 +102,26 @@ async def test_a_crash_at_any_write_of_a_deletion_is_finished_by_the_next(
             await goal(worker_harness, name)
             mine = session(name, expires_at=clock.seconds() + 1000)
             await worker_harness.services.sessions.create(mine)
-            died = False
+            crashed = False
             try:
                 async with open_worker(
                     CrashingEngine(engine, writes, after=after),
                     clock,
                     strava,
                     model=worker_harness.services.model,
-                ) as doomed:
-                    await accounts(doomed, clock).delete(mine, None)
+                ) as crashing:
+                    await accounts(crashing, clock).delete(mine, None)
             except (Crash, BaseExceptionGroup):
-                died = True
+                crashed = True
             await accounts(worker_harness, clock).delete(mine, None)
-            main = worker_harness.services.repository
-            assert await main.profile(name) is None
-            assert await main.connection(name) is None
-            assert await main.owner(athlete_id) is None
-            assert await main.milestones(name) == []
-            assert await main.delete_items(name) == 0
+            repository = worker_harness.services.repository
+            assert await repository.profile(name) is None
+            assert await repository.connection(name) is None
+            assert await repository.owner(athlete_id) is None
+            assert await repository.milestones(name) == []
+            assert await repository.delete_items(name) == 0
             assert await worker_harness.services.sessions.find(mine.session_hash, 1) is None
-        if not died:
+        if not crashed:
             return
     pytest.fail(f"a deletion takes more than {MAX_WRITES} writes")
 
@@ -158,10 +158,10 @@ STEPS = st.lists(
 
 @settings(max_examples=15)
 @given(STEPS)
-def test_the_ledger_and_the_counter_agree_after_any_history(
+def test_ledger_and_counter_agree_after_any_history(
     steps: list[tuple[str, int, int, str]],
 ) -> None:
-    """Whatever is created, edited, deleted and redelivered: nothing goes down, and each part is there once."""
+    """For any events, progress never decreases and each part is minted once."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check_history(Path(folder), steps))
 
@@ -178,23 +178,22 @@ async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) ->
         name, athlete_id = await create_linked_user(worker_harness)
         before = await goal(worker_harness, name)
         ids = [factories.new_id() for _ in range(5)]
-        # The most that each activity ever had: more than their sum cannot have been seen at any
-        # moment.
+        # The maximum distance of each activity. Their sum bounds the progress.
         peaks = dict.fromkeys(ids, 0)
         sent: list[WebhookDelivery] = []
         for kind, which, metres, sport_type in [*steps, ("run", 0, 0, "")]:
             clock._elapsed += 1
             if kind == "run":
                 await worker_harness.worker.run()
-                riding = [
-                    one
-                    for one in strava.activities.values()
-                    if SPORT_FAMILIES.get(one.sport_type) is Sport.RIDE
+                rides = [
+                    ride
+                    for ride in strava.activities.values()
+                    if SPORT_FAMILIES.get(ride.sport_type) is Sport.RIDE
                 ]
                 before = await _checked(
                     worker_harness,
                     before,
-                    (sum(one.distance for one in riding), sum(peaks.values())),
+                    (sum(ride.distance for ride in rides), sum(peaks.values())),
                 )
             elif kind == "redeliver":
                 if sent:
@@ -205,15 +204,15 @@ async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) ->
                 sent.append(delivery(athlete_id, ids[which], aspect, clock.seconds()))
                 await worker_harness.webhook.receive(sent[-1])
         known = {
-            each.activity_id
-            for each in (await worker_harness.services.repository.workouts(name, 100, None))[0]
+            workout.activity_id
+            for workout in (await worker_harness.services.repository.workouts(name, 100, None))[0]
         }
         assert known == set(strava.activities)
         assert await pending_events_of(worker_harness, athlete_id) == []
 
 
 def _change(strava: FakeStrava, kind: str, number: int, metres: int, sport: str) -> str:
-    """Do it at Strava's, and say what kind of event that is."""
+    """Change an activity at Strava; return the aspect type of the event."""
     is_known = number in strava.activities
     if kind == "delete":
         strava.activities.pop(number, None)
@@ -228,13 +227,15 @@ async def _checked(
     now = await worker_harness.services.milestones.get(
         before.milestone.user_id, before.milestone.milestone_id
     )
-    least, most = bounds
+    minimum, maximum = bounds
     if before.milestone.status is MilestoneStatus.COMPLETED:
         assert now.milestone == before.milestone
     else:
-        # What comes after the goal no longer counts.
-        assert now.milestone.status is MilestoneStatus.COMPLETED or now.milestone.progress >= least
-        assert now.milestone.progress <= most
+        # Workouts after completion do not count.
+        assert (
+            now.milestone.status is MilestoneStatus.COMPLETED or now.milestone.progress >= minimum
+        )
+        assert now.milestone.progress <= maximum
     assert now.milestone.progress >= before.milestone.progress
     assert now.milestone.percent >= before.milestone.percent
     assert now.ledger >= before.ledger

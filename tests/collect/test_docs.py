@@ -1,4 +1,4 @@
-"""The page for those who build on collect: its commands work as they stand, and it has every code."""
+"""The commands in docs/collect.md work, and it documents every error code."""
 
 import asyncio
 import os
@@ -16,17 +16,17 @@ from tests.needs import need_program
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "collect.md").read_text(encoding="utf-8")
 
 
-async def work(server: CollectServer) -> None:
-    """What the job does in a server: whatever Strava tells is applied soon."""
+async def process_inbox(server: CollectServer) -> None:
+    """Process the inbox continuously, like the job in a server."""
     while True:
         await server.process_inbox()
         await asyncio.sleep(0.05)
 
 
-async def test_the_commands_of_the_page_work_in_order(
+async def test_the_commands_work_in_order(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """From the first look at the models to the end of the account."""
+    """From listing models to deleting the account."""
     need_program("curl", "curl")
     bash = need_program("bash", "bash")
     script = "\n".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
@@ -34,18 +34,18 @@ async def test_the_commands_of_the_page_work_in_order(
     folder = tmp_path_factory.mktemp("page")
     (folder / "collect-admin.key").write_text("the-token-of-the-operators-0123456789")
     async with open_server(folder, collect_plain_http=True) as server:
-        places = {
+        urls = {
             "TALLY": server.url.removesuffix("/collect"),
             "STRAVA": server.strava.url,
             "ISSUER": server.oidc.url,
         }
-        working = asyncio.create_task(work(server))
+        working = asyncio.create_task(process_inbox(server))
         process = await asyncio.create_subprocess_exec(
             bash,
             "-eu",
             "-c",
             script,
-            env=os.environ | places | {"TALLY_DATA_DIR": str(folder)},
+            env=os.environ | urls | {"TALLY_DATA_DIR": str(folder)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -64,30 +64,28 @@ async def test_the_commands_of_the_page_work_in_order(
         assert word in out, out[-2000:]
 
 
-def operations() -> Api:
-    return collect_api(_Anything())  # type: ignore[arg-type]
+def api() -> Api:
+    return collect_api(_FakeHandlers())  # type: ignore[arg-type]
 
 
-class _Anything:
-    """Stands for the handlers where only the list of routes is looked at."""
+class _FakeHandlers:
+    """Handlers for tests that only read the route list."""
 
     def __getattr__(self, name: str) -> object:
         assert hasattr(Handlers, name)
         return name
 
 
-def test_every_code_of_the_routes_is_on_the_page() -> None:
-    """Whoever meets an error finds it explained."""
-    usual = {"unavailable", "invalid_field"}
-    codes = {
-        error.code for operation in operations().endpoints for error in operation.errors
-    } - usual
+def test_every_error_code_is_documented() -> None:
+    """Except those that every route shares."""
+    common = {"unavailable", "invalid_field"}
+    codes = {error.code for endpoint in api().endpoints for error in endpoint.errors} - common
     assert {code for code in codes if f"`{code}`" not in PAGE} == set()
 
 
-def test_every_session_route_says_so() -> None:
-    """What wants a cookie is declared to want one, and the rest is meant to be open."""
-    open_to_all = {operation.path for operation in operations().endpoints if not operation.security}
+def test_public_routes_are_intentional() -> None:
+    """All other routes declare a security scheme."""
+    open_to_all = {endpoint.path for endpoint in api().endpoints if not endpoint.security}
     assert open_to_all == {
         "/health",
         "/health/ready",

@@ -1,4 +1,4 @@
-"""Every access of the seed is a declared pattern, and every declared pattern is one that collect really makes."""
+"""The declared access patterns match the seed and what the backend does."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tests.collect.test_api_strava import event
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the seed allows: how a table is read or written, and what its key condition says."""
+    """An access that the seed specifies."""
 
     table: str
     operation: str
@@ -30,7 +30,7 @@ class Access:
     key: tuple[str, ...] = ()
 
 
-# In the order of the seed: the entities of the main table, its index, sessions, audit, idempotency.
+# In the order of the seed: main table, its index, sessions, audit, idempotency.
 SEED = {
     "profile": Access("CommitCollect", "GetItem", None, ("PK=USER#{userId}", "SK=PROFILE")),
     "profile, first login": Access(
@@ -85,27 +85,30 @@ SEED = {
 
 @pytest.fixture(scope="module")
 def printed() -> list[PatternRow]:
-    """What `tally patterns collect --json` says."""
+    """The output of `tally patterns collect --json`."""
     result = CliRunner().invoke(cli, ["patterns", "collect", "--json"])
     assert result.exit_code == 0, result.output
     return msgspec.json.decode(result.stdout, type=list[PatternRow])
 
 
 @pytest.mark.parametrize("name", SEED)
-def test_an_access_of_the_seed_is_a_pattern(printed: list[PatternRow], name: str) -> None:
-    """With its table, its operation, its index and its key condition."""
-    wanted = SEED[name]
+def test_every_access_of_the_seed_is_a_declared_pattern(
+    printed: list[PatternRow], name: str
+) -> None:
+    """With the same table, operation, index and key condition."""
+    expected = SEED[name]
     found = [
         row
         for row in printed
-        if (row.table, row.operation, row.index) == (wanted.table, wanted.operation, wanted.index)
-        and all(words in row.key_condition for words in wanted.key)
+        if (row.table, row.operation, row.index)
+        == (expected.table, expected.operation, expected.index)
+        and all(words in row.key_condition for words in expected.key)
     ]
-    assert found, f"{name}: {wanted}"
+    assert found, f"{name}: {expected}"
 
 
-def test_patterns_say_who_and_when_and_never_scan(printed: list[PatternRow]) -> None:
-    """And whatever reads more than one page has a bound."""
+def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
+    """Patterns that read several pages have a bound."""
     for row in printed:
         assert row.trigger, row.pattern
         assert row.frequency, row.pattern
@@ -119,23 +122,23 @@ async def expect(member: LinkedUser, method: str, path: str, status: int = 200) 
     return answer
 
 
-async def watch(server: CollectServer, member: LinkedUser, milestone_id: str) -> None:
-    """Listen while a ride is applied, until it is told; and a look later, when nothing is new."""
+async def subscribe(server: CollectServer, member: LinkedUser, milestone_id: str) -> None:
+    """Subscribe while an activity is applied, then wait for a poll without changes."""
     url = f"{server.url}/milestones/{milestone_id}/events"
     request = server.client.get(url).header("Cookie", f"cc_session={member.browser.session}")
     async with request.streamed_read_buffer_limit(0).build_streamed() as stream:
         assert stream.status == 200
         server.strava.record(member.athlete_id, "Ride", 2000)
         await server.process_inbox()
-        told = b""
-        while b"event: minted" not in told:
-            told += bytes(await stream.body_reader.read_chunk() or b"")
+        received = b""
+        while b"event: minted" not in received:
+            received += bytes(await stream.body_reader.read_chunk() or b"")
         await server.clock.until_sleeping()
         await server.clock.advance(POLL_SECONDS)
 
 
-async def misadventures(server: CollectServer, member: LinkedUser) -> None:
-    """An event that comes again, one that fails at first, one whose token is over, one that deletes."""
+async def exercise_failures(server: CollectServer, member: LinkedUser) -> None:
+    """Apply a redelivered event, a failing one, one with expired tokens, and a deletion."""
     ride = server.strava.record(member.athlete_id, "Ride", 1000)
     await server.process_inbox()
     server.strava.webhooks.redeliver(server.strava.webhooks.log[-1].event)
@@ -151,26 +154,26 @@ async def misadventures(server: CollectServer, member: LinkedUser) -> None:
     await server.process_inbox()
 
 
-async def partings(server: CollectServer, ann: LinkedUser, bob: LinkedUser) -> None:
-    """A deauthorisation, an unlinking where the athlete is another's by damage, the end of a session and of an account."""
+async def exercise_deletions(server: CollectServer, ann: LinkedUser, bob: LinkedUser) -> None:
+    """Deauthorise, unlink with a damaged owner item, sign out, and delete an account."""
     server.strava.deauthorize(bob.athlete_id)
     await server.process_inbox()
     assert (await server.link(bob.browser, bob.athlete_id)).status == 303
     owner = item_key(athlete_pk(bob.athlete_id), OWNER)
     await server.application.store.engine.update(
-        Update(COMMIT_COLLECT, owner, (F("userId").set("somebody-else"),))
+        Update(COMMIT_COLLECT, owner, (F("userId").set("another-user"),))
     )
     await expect(bob, "DELETE", "/strava/connection", 204)
     await expect(bob, "POST", "/auth/logout", 204)
     await expect(ann, "DELETE", "/account", 204)
 
 
-async def tour(server: CollectServer) -> None:
-    """A life in the club: every route once, with all that it can do, and everything that Strava can tell."""
+async def exercise_all_routes(server: CollectServer) -> None:
+    """Call every route and apply every kind of event."""
     ann, bob = await server.create_user(), await server.create_user()
     milestone_id = (await ann.create_milestone())["milestoneId"]
-    await watch(server, ann, milestone_id)
-    await misadventures(server, ann)
+    await subscribe(server, ann, milestone_id)
+    await exercise_failures(server, ann)
     for path in (
         "/health",
         "/health/ready",
@@ -190,17 +193,20 @@ async def tour(server: CollectServer) -> None:
     correlation = (await ann.get_milestone(milestone_id))["awards"][0]["correlationId"]
     for query in (f"user={ann.user_id}", f"correlation={correlation}", "event=MILESTONE_CREATED"):
         assert await server.audit(query)
-    await partings(server, ann, bob)
+    await exercise_deletions(server, ann, bob)
     await server.collect.audit.flush()
 
 
-async def test_every_pattern_is_what_collect_does(fresh_server: CollectServer) -> None:
-    """A life in the club goes through every route, makes every declared operation of every pattern, and tries no other one."""
-    await tour(fresh_server)
+async def test_every_declared_pattern_is_used(fresh_server: CollectServer) -> None:
+    """All routes together use every operation of every pattern, and no other."""
+    await exercise_all_routes(fresh_server)
     answer = await fresh_server.browser().get(
         f"{fresh_server.url.removesuffix('/collect')}/metrics"
     )
-    series = r'tally_http_request_duration_seconds_count\{method="(\w+)",route="/collect(/[^"]*)",status="[23]\d\d"\}'
+    series = (
+        r'tally_http_request_duration_seconds_count\{method="(\w+)",'
+        r'route="/collect(/[^"]*)",status="[23]\d\d"\}'
+    )
     answered = set(re.findall(series, answer.body.decode()))
     assert {
         (operation.method, operation.path) for operation in fresh_server.collect.api.endpoints

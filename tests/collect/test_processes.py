@@ -1,4 +1,4 @@
-"""Two servers on one data directory: nobody notices which of them did the work."""
+"""Two servers share one data directory and the work."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.collect.server_harness import CollectServer, LinkedUser, open_server
 
 @pytest.fixture(scope="module")
 async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CollectServer]:
-    """A club that applies nothing by itself, and another server beside it that does."""
+    """A server without jobs, and a second server that processes the inbox."""
     async with (
         open_server(
             tmp_path_factory.mktemp("pair"), start=datetime.now(UTC).replace(microsecond=0)
@@ -26,32 +26,34 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Collec
         yield server
 
 
-async def until_shown(member: LinkedUser, milestone_id: str, parts: int) -> None:
-    """Ask until so many parts are there; the other server looks twice a second."""
+async def wait_for_parts(member: LinkedUser, milestone_id: str, parts: int) -> None:
+    """Poll until the milestone has that many parts."""
     while (await member.get_milestone(milestone_id))["partsMinted"] < parts:
         pass
 
 
-async def test_whoever_watches_here_sees_what_was_minted_there(pair: CollectServer) -> None:
-    """Each part once, in order, on every stream of the athlete, with one look a second for all of them."""
+async def test_subscribers_see_mints_of_the_other_server(pair: CollectServer) -> None:
+    """Each part once, in order, on every stream, with one poll for all streams."""
     ann = await pair.create_user()
     milestone_id = (await ann.create_milestone())["milestoneId"]
     url = f"{pair.url}/milestones/{milestone_id}/events"
     requests = [
         pair.client.get(url).header("Cookie", f"cc_session={ann.browser.session}") for _ in range(2)
     ]
-    one, other = (request.streamed_read_buffer_limit(0).build_streamed() for request in requests)
-    async with one as first, other as second:
-        told = [await heard_until(stream, b"event: milestone", 1) for stream in (first, second)]
+    stream_one, stream_two = (
+        request.streamed_read_buffer_limit(0).build_streamed() for request in requests
+    )
+    async with stream_one as first, stream_two as second:
+        received = [await read_until(stream, b"event: milestone", 1) for stream in (first, second)]
         for rides in (2000, 1500):
             pair.strava.record(ann.athlete_id, "Ride", rides)
         await pair.strava.webhooks.wait_idle()
-        await asyncio.wait_for(until_shown(ann, milestone_id, 3), 30)
+        await asyncio.wait_for(wait_for_parts(ann, milestone_id, 3), 30)
         await pair.clock.until_sleeping()
         await pair.clock.advance(POLL_SECONDS)
         for number, stream in enumerate((first, second)):
-            told[number] += await heard_until(stream, b"event: minted", 3)
-    for text in told:
+            received[number] += await read_until(stream, b"event: minted", 3)
+    for text in received:
         minted = [
             msgspec.json.decode(block.split(b"data: ")[1])
             for block in text.split(b"\n\n")
@@ -62,18 +64,18 @@ async def test_whoever_watches_here_sees_what_was_minted_there(pair: CollectServ
     assert (await pair.patterns())["Look for moved milestones"]["calls"] == 1
 
 
-async def heard_until(stream: Response, words: bytes, times: int) -> bytes:
-    """What a stream says until it has said these words so often."""
-    told = b""
-    while told.count(words) < times or not told.endswith(b"\n\n"):
+async def read_until(stream: Response, words: bytes, times: int) -> bytes:
+    """Read a stream until it contains these words that many times."""
+    received = b""
+    while received.count(words) < times or not received.endswith(b"\n\n"):
         chunk = await asyncio.wait_for(stream.body_reader.read_chunk(), 30)
-        assert chunk is not None, told
-        told += bytes(chunk)
-    return told
+        assert chunk is not None, received
+        received += bytes(chunk)
+    return received
 
 
-async def test_a_server_that_is_killed_at_work_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """What it had begun is picked up by another when the lease is over."""
+async def test_a_killed_server_loses_and_duplicates_nothing(tmp_path: Path) -> None:
+    """Another server takes over its claims when the leases expire."""
     async with open_server(tmp_path, start=datetime.now(UTC).replace(microsecond=0)) as server:
         ann = await server.create_user()
         milestone_id = (await ann.create_milestone())["milestoneId"]
@@ -81,7 +83,7 @@ async def test_a_server_that_is_killed_at_work_loses_and_doubles_nothing(tmp_pat
             server.strava.record(ann.athlete_id, "Ride", 500)
         await server.strava.webhooks.wait_idle()
         async with second_server(server):
-            await asyncio.wait_for(until_shown(ann, milestone_id, 1), 60)
+            await asyncio.wait_for(wait_for_parts(ann, milestone_id, 1), 60)
         server.skip_time(3600)
         await server.process_inbox()
         done = await ann.get_milestone(milestone_id)
@@ -90,8 +92,8 @@ async def test_a_server_that_is_killed_at_work_loses_and_doubles_nothing(tmp_pat
         assert len((await ann.browser.get("/workouts?limit=100")).json["workouts"]) == 24
 
 
-async def test_two_workers_mint_every_part_once(pair: CollectServer) -> None:
-    """Whoever takes up which event, all workouts count, and the counter is the ledger."""
+async def test_two_workers_mint_each_part_once(pair: CollectServer) -> None:
+    """All workouts count, and the counter equals the ledger."""
     ann = await pair.create_user()
     milestone_id = (await ann.create_milestone())["milestoneId"]
     for _ in range(24):
@@ -99,14 +101,14 @@ async def test_two_workers_mint_every_part_once(pair: CollectServer) -> None:
         pair.strava.webhooks.duplicates = 1
     await pair.strava.webhooks.wait_idle()
 
-    async def work_too() -> None:
+    async def process_continuously() -> None:
         while True:
             await pair.collect.worker.run()
             await asyncio.sleep(0.01)
 
-    working = asyncio.create_task(work_too())
+    working = asyncio.create_task(process_continuously())
     try:
-        await asyncio.wait_for(until_shown(ann, milestone_id, 12), 60)
+        await asyncio.wait_for(wait_for_parts(ann, milestone_id, 12), 60)
     finally:
         working.cancel()
         await asyncio.wait({working})

@@ -1,4 +1,4 @@
-"""The rules of progress, for any goal, any number of parts and any history."""
+"""The milestone rules, for any target, number of parts and history."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -37,7 +37,7 @@ from tests.collect import factories
 TARGETS = st.integers(1, 1_000_000_000)
 PARTS = st.integers(1, 99)
 METRES = st.decimals(0, 2_000_000_000, places=3)
-STATUE = factories.model(99)
+MODEL = factories.model(99)
 
 
 def award(milestone: Milestone, index: int) -> Award:
@@ -45,23 +45,27 @@ def award(milestone: Milestone, index: int) -> Award:
         milestone.user_id,
         milestone.milestone_id,
         milestone.model_id,
-        STATUE.parts[index - 1],
+        MODEL.parts[index - 1],
         1,
         factories.LATER_TIME,
     )
 
 
 @given(TARGETS, PARTS, METRES)
-def test_part_k_comes_exactly_at_its_threshold(total: int, parts: int, progress: Decimal) -> None:
-    """Earned are the parts whose threshold has been reached, no more and no fewer."""
+def test_a_part_is_earned_exactly_at_its_threshold(
+    total: int, parts: int, progress: Decimal
+) -> None:
+    """The earned parts are those whose threshold is reached."""
     thresholds = [part_threshold(total, part, parts) for part in range(1, parts + 1)]
     assert thresholds == [ceil(Fraction(total * part, parts)) for part in range(1, parts + 1)]
-    assert parts_earned(progress, total, parts) == sum(each <= progress for each in thresholds)
+    assert parts_earned(progress, total, parts) == sum(
+        threshold <= progress for threshold in thresholds
+    )
 
 
 @given(TARGETS, PARTS)
-def test_the_last_part_comes_with_the_goal(total: int, parts: int) -> None:
-    """Not a millimetre earlier."""
+def test_the_last_part_is_earned_at_the_target(total: int, parts: int) -> None:
+    """And not a millimetre earlier."""
     assert part_threshold(total, parts, parts) == total
     assert parts_earned(total, total, parts) == parts
     assert parts_earned(total - Decimal("0.001"), total, parts) < parts
@@ -70,12 +74,12 @@ def test_the_last_part_comes_with_the_goal(total: int, parts: int) -> None:
 
 
 @given(st.integers(1, 100_000), st.integers(1, 20), st.lists(METRES, max_size=12))
-def test_nothing_ever_goes_down(total: int, parts: int, history: list[Decimal]) -> None:
-    """Whatever is measured, in whatever order: progress, percent, parts and status only rise, and each part is minted once."""
-    held = MilestoneWithAwards(factories.milestone("ann", total_target=total, parts_total=parts))
+def test_progress_never_decreases(total: int, parts: int, history: list[Decimal]) -> None:
+    """Progress, percent, parts and status only increase, and each part is minted once."""
+    current = MilestoneWithAwards(factories.milestone("ann", total_target=total, parts_total=parts))
     for reached in history:
-        step = advance(held, reached, factories.LATER_TIME)
-        before, after = held.milestone, step.milestone
+        step = advance(current, reached, factories.LATER_TIME)
+        before, after = current.milestone, step.milestone
         assert after.progress >= max(before.progress, reached)
         assert after.percent >= before.percent
         assert after.parts_minted >= before.parts_minted
@@ -83,60 +87,64 @@ def test_nothing_ever_goes_down(total: int, parts: int, history: list[Decimal]) 
             before.status is MilestoneStatus.COMPLETED and after.status is MilestoneStatus.ACTIVE
         )
         assert after.version == before.version + step.is_changed
-        assert not held.ledger & set(step.minted)
-        held = MilestoneWithAwards(
-            after, (*held.awards, *(award(after, part) for part in step.minted))
+        assert not current.ledger & set(step.minted)
+        current = MilestoneWithAwards(
+            after, (*current.awards, *(award(after, part) for part in step.minted))
         )
-        assert held.ledger == set(range(1, parts_earned(after.progress, total, parts) + 1))
-        assert after.parts_minted == len(held.ledger)
-        assert (after.status is MilestoneStatus.COMPLETED) == (len(held.ledger) == parts)
+        assert current.ledger == set(range(1, parts_earned(after.progress, total, parts) + 1))
+        assert after.parts_minted == len(current.ledger)
+        assert (after.status is MilestoneStatus.COMPLETED) == (len(current.ledger) == parts)
 
 
 @given(st.integers(0, 12), st.integers(0, 12), st.sets(st.integers(1, 12)))
-def test_the_ledger_heals_the_counter(progress: int, counter: int, ledger: set[int]) -> None:
-    """After one run the counter is the ledger, and every earned part is in it."""
-    made = factories.milestone("ann", total_target=12, progress=progress, parts_minted=counter)
-    held = MilestoneWithAwards(made, tuple(award(made, part) for part in sorted(ledger)))
-    step = advance(held, 0, factories.LATER_TIME)
+def test_the_ledger_repairs_the_counter(progress: int, counter: int, ledger: set[int]) -> None:
+    """After one run the counter equals the ledger, which contains every earned part."""
+    milestone = factories.milestone("ann", total_target=12, progress=progress, parts_minted=counter)
+    current = MilestoneWithAwards(
+        milestone, tuple(award(milestone, part) for part in sorted(ledger))
+    )
+    step = advance(current, 0, factories.LATER_TIME)
     assert ledger | set(step.minted) == ledger | set(range(1, progress + 1))
     assert step.milestone.parts_minted == len(ledger | set(step.minted))
     again = MilestoneWithAwards(
-        step.milestone, (*held.awards, *(award(made, part) for part in step.minted))
+        step.milestone, (*current.awards, *(award(milestone, part) for part in step.minted))
     )
     assert not advance(again, 0, factories.LATER_TIME).is_changed
 
 
-EFFORT = WorkoutProjection("Ride", factories.LATER_TIME, Decimal(1000), Decimal(50))
+WORKOUT = WorkoutProjection("Ride", factories.LATER_TIME, Decimal(1000), Decimal(50))
 
 
 @pytest.mark.parametrize(
-    ("effort", "counts"),
+    ("workout", "counts"),
     [
-        (EFFORT, True),
-        (EFFORT._replace(sport_type="GravelRide"), True),
-        (EFFORT._replace(sport_type="EBikeRide"), True),
-        (EFFORT._replace(sport_type="Run"), False),
-        (EFFORT._replace(sport_type="Kitesurf"), False),
-        (EFFORT._replace(is_deleted=True), False),
-        (EFFORT._replace(started_at=factories.TIME), True),
-        (EFFORT._replace(started_at="2025-12-31T23:59:59Z"), False),
-        (EFFORT._replace(started_at="2026-02-01T00:00:00Z"), False),
-        (EFFORT._replace(started_at="2026-01-31T23:59:59Z"), True),
+        (WORKOUT, True),
+        (WORKOUT._replace(sport_type="GravelRide"), True),
+        (WORKOUT._replace(sport_type="EBikeRide"), True),
+        (WORKOUT._replace(sport_type="Run"), False),
+        (WORKOUT._replace(sport_type="Kitesurf"), False),
+        (WORKOUT._replace(is_deleted=True), False),
+        (WORKOUT._replace(started_at=factories.TIME), True),
+        (WORKOUT._replace(started_at="2025-12-31T23:59:59Z"), False),
+        (WORKOUT._replace(started_at="2026-02-01T00:00:00Z"), False),
+        (WORKOUT._replace(started_at="2026-01-31T23:59:59Z"), True),
     ],
 )
-def test_a_workout_counts_by_sport_time_and_presence(
-    effort: WorkoutProjection, counts: bool
+def test_eligibility_depends_on_sport_time_and_deletion(
+    workout: WorkoutProjection, counts: bool
 ) -> None:
-    """From the start of the period, start included, to its end, end excluded."""
+    """The start of the period is inclusive, the end exclusive."""
     goal = factories.milestone("ann", period_end="2026-02-01T00:00:00Z")
-    assert is_eligible(goal, effort) is counts
-    assert total_progress(goal, [effort, EFFORT]) == (2000 if counts else 1000)
+    assert is_eligible(goal, workout) is counts
+    assert total_progress(goal, [workout, WORKOUT]) == (2000 if counts else 1000)
 
 
-def test_climbing_is_measured_by_elevation() -> None:
-    """The metric says which number of a workout counts."""
+def test_the_metric_selects_the_elevation() -> None:
+    """Instead of the distance."""
     assert (
-        total_progress(factories.milestone("ann", metric=Metric.ELEVATION_METERS), [EFFORT, EFFORT])
+        total_progress(
+            factories.milestone("ann", metric=Metric.ELEVATION_METERS), [WORKOUT, WORKOUT]
+        )
         == 100
     )
 
@@ -155,13 +163,13 @@ def test_climbing_is_measured_by_elevation() -> None:
         ("Yoga", None),
     ],
 )
-def test_sport_types_fold_to_families(sport_type: str, family: Sport | None) -> None:
-    """Unknown ones belong to none."""
+def test_sport_types_map_to_families(sport_type: str, family: Sport | None) -> None:
+    """Unknown types have no family."""
     assert SPORT_FAMILIES.get(sport_type) is family
 
 
-def test_goals_and_periods_that_make_no_sense_are_refused() -> None:
-    """With the field that is wrong."""
+def test_invalid_goals_and_periods_are_rejected() -> None:
+    """The error names the field."""
     for total in (0, -5, 1_000_000_001):
         with pytest.raises(Invalid, match="totalTarget"):
             check_goal(total, 12)
@@ -173,8 +181,8 @@ def test_goals_and_periods_that_make_no_sense_are_refused() -> None:
     assert parse_time("2026-01-01T02:00:00.7+02:00", "start") == factories.TIME
 
 
-def test_measures_that_make_no_sense_count_for_nothing() -> None:
-    """What Strava sends is a float, and may be anything."""
+def test_invalid_distances_count_as_zero() -> None:
+    """Strava sends floats, which may be anything."""
     assert [
         normalize_metres(value) for value in (None, Decimal("NaN"), Decimal(-1), Decimal("1e99"))
     ] == [
@@ -186,8 +194,8 @@ def test_measures_that_make_no_sense_count_for_nothing() -> None:
     assert normalize_metres(Decimal("10.12345")) == Decimal("10.123")
 
 
-def test_every_shipped_model_has_twelve_parts_that_can_be_drawn() -> None:
-    """Each part has a name of its own, primitives with all that a drawing needs, and hangs on a part before it."""
+def test_every_bundled_model_has_twelve_complete_parts() -> None:
+    """Each has a unique name, complete primitives, and a parent with a lower index."""
     models = bundled_models()
     assert len(models) >= 3
     for model_id, model in models.items():

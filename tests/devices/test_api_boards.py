@@ -1,4 +1,4 @@
-"""The data plane: boards register and send, and every reading is stored once, whatever stands beside it."""
+"""The data plane: registration, and ingestion of each reading exactly once."""
 
 import gzip
 import uuid
@@ -9,8 +9,8 @@ import pytest
 from tests.devices.harness import DAY_MS, FIRST_MS, Board, DevicesServer, Json, assert_error, gather
 
 
-async def sent(server: DevicesServer, key: str, content: Json) -> Json:
-    """The receipt for a request of a board."""
+async def post_data(server: DevicesServer, key: str, content: Json) -> Json:
+    """Post data as a board; return the receipt."""
     answer = await server.post("/data", content, key=key)
     assert answer.status == 200, answer
     receipt: Json = answer.json
@@ -18,10 +18,8 @@ async def sent(server: DevicesServer, key: str, content: Json) -> Json:
     return receipt
 
 
-async def test_a_board_is_confirmed_and_keeps_its_confirmation(
-    server: DevicesServer, key: str
-) -> None:
-    """At the next boot it is known, and what it says of itself is taken."""
+async def test_a_board_keeps_its_confirmation_id(server: DevicesServer, key: str) -> None:
+    """The next registration updates everything else."""
     board = Board()
     first = (await server.post("/register", board.registration(), key=key)).json
     assert first["status"] == "registered"
@@ -41,10 +39,8 @@ async def test_a_board_is_confirmed_and_keeps_its_confirmation(
     assert device["capabilities"] == {"sensors": ["ds18b20"], "features": {}}
 
 
-async def test_of_many_first_registrations_at_once_one_is_the_first(
-    server: DevicesServer, key: str
-) -> None:
-    """And all of them are told the same confirmation id, whichever it is."""
+async def test_of_concurrent_registrations_one_is_new(server: DevicesServer, key: str) -> None:
+    """All get the same confirmation id."""
     board = Board()
     answers = await gather(
         *(server.post("/register", board.registration(), key=key) for _ in range(8))
@@ -59,19 +55,19 @@ async def test_readings_are_acknowledged_once_and_then_duplicates(
     board = Board()
     readings = board.readings(5)
     ids = [reading["batch_id"] for reading in readings]
-    first = await sent(server, key, board.data(*readings))
+    first = await post_data(server, key, board.data(*readings))
     assert first == {"acknowledged_batch_ids": ids, "duplicate_batch_ids": [], "rejected": []}
-    again = await sent(server, key, board.data(*readings[::-1], board.reading(9)))
+    again = await post_data(server, key, board.data(*readings[::-1], board.reading(9)))
     assert again["duplicate_batch_ids"] == ids[::-1]
     assert again["acknowledged_batch_ids"] == [board.reading(9)["batch_id"]]
-    assert [each["batch_id"] for each in await server.readings(board)] == [
+    assert [reading["batch_id"] for reading in await server.readings(board)] == [
         *ids,
         board.reading(9)["batch_id"],
     ]
 
 
-async def test_what_was_sent_is_what_is_shown(server: DevicesServer, key: str) -> None:
-    """With the name that the device had when the reading arrived."""
+async def test_readings_are_returned_as_sent(server: DevicesServer, key: str) -> None:
+    """With the friendly name at the time of arrival."""
     board = Board()
     await server.post("/register", board.registration(), key=key)
     await server.operator_request(
@@ -104,11 +100,11 @@ async def test_what_was_sent_is_what_is_shown(server: DevicesServer, key: str) -
     }
     device = await server.get_json(f"/devices/{board.hardware_id}")
     assert device["last_boot_id"] == board.boot_id, (
-        "a reading from before the boot says nothing about the boot"
+        "a reading of an earlier boot must not change the boot id"
     )
 
 
-async def test_a_bad_reading_never_loses_the_good_ones_beside_it(
+async def test_an_invalid_reading_does_not_affect_valid_ones(
     server: DevicesServer, key: str
 ) -> None:
     board = Board()
@@ -120,43 +116,48 @@ async def test_a_bad_reading_never_loses_the_good_ones_beside_it(
         {"batch_id": "b"},
         board.reading(11, extra=1),
     ]
-    receipt = await sent(
+    receipt = await post_data(
         server, key, board.data(good[0], bad[0], bad[1], good[1], *bad[2:], good[2])
     )
     assert receipt["acknowledged_batch_ids"] == [reading["batch_id"] for reading in good]
-    assert [(each["index"], each["field"]) for each in receipt["rejected"]] == [
+    assert [(rejection["index"], rejection["field"]) for rejection in receipt["rejected"]] == [
         (1, "timestamp_ms"),
         (2, "body"),
         (4, "body"),
         (5, "timestamp_ms"),
         (6, "extra"),
     ]
-    assert all(each["why"].startswith(each["field"]) for each in receipt["rejected"])
+    assert all(rejection["why"].startswith(rejection["field"]) for rejection in receipt["rejected"])
     assert await server.readings(board) == await server.readings(
         board, f"&to={FIRST_MS + 2 * 60_000}"
     )
 
 
-async def test_a_number_is_what_json_says_however_it_is_spelled(
+async def test_numbers_are_exact_in_any_notation(server: DevicesServer, key: str) -> None:
+    """Numbers beyond the precision of a double are rounded to it."""
+    sensors = (
+        b'{"a": 22.50, "b": 1E2, "c": -0.0, "d": 0.1000000000000000055511151231257827, '
+        b'"e": 1.5e-7, "f": 123456789012.5}'
+    )
+    board = Board()
+    for number in range(2):  # parsed, then cached
+        await server.store_readings(
+            board, [board.reading(number, sensors=msgspec.Raw(sensors))], key
+        )
+    expected = {"a": 22.5, "b": 100, "c": 0, "d": 0.1, "e": 1.5e-7, "f": 123456789012.5}
+    assert [reading["sensors"] for reading in await server.readings(board)] == [expected] * 2
+
+
+NUMBER_RULE = "must be 0 or a number from 1E-120 to 1E+120 with at most 38 digits"
+
+
+async def test_a_request_with_only_invalid_readings_stores_nothing(
     server: DevicesServer, key: str
 ) -> None:
-    """Of one with more digits than a double has, as many as it has."""
-    spelled = b'{"a": 22.50, "b": 1E2, "c": -0.0, "d": 0.1000000000000000055511151231257827, "e": 1.5e-7, "f": 123456789012.5}'
     board = Board()
-    for number in range(2):  # read, and remembered
-        await server.store_readings(
-            board, [board.reading(number, sensors=msgspec.Raw(spelled))], key
-        )
-    shown = {"a": 22.5, "b": 100, "c": 0, "d": 0.1, "e": 1.5e-7, "f": 123456789012.5}
-    assert [each["sensors"] for each in await server.readings(board)] == [shown, shown]
-
-
-NO_NUMBER = "must be 0 or a number from 1E-120 to 1E+120 with at most 38 digits"
-
-
-async def test_only_bad_readings_store_nothing(server: DevicesServer, key: str) -> None:
-    board = Board()
-    receipt = await sent(server, key, board.data(board.reading(sensors={"bme280_temp_c": "warm"})))
+    receipt = await post_data(
+        server, key, board.data(board.reading(sensors={"bme280_temp_c": "warm"}))
+    )
     assert receipt == {
         "acknowledged_batch_ids": [],
         "duplicate_batch_ids": [],
@@ -164,7 +165,7 @@ async def test_only_bad_readings_store_nothing(server: DevicesServer, key: str) 
             {
                 "index": 0,
                 "field": "sensors.bme280_temp_c",
-                "why": f"sensors.bme280_temp_c {NO_NUMBER}",
+                "why": f"sensors.bme280_temp_c {NUMBER_RULE}",
             }
         ],
     }
@@ -174,20 +175,20 @@ async def test_only_bad_readings_store_nothing(server: DevicesServer, key: str) 
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-async def test_a_batch_id_that_comes_thrice_in_a_request_comes_back_once(
+async def test_a_repeated_batch_id_is_reported_once(
     server: DevicesServer, key: str, order: tuple[int, ...]
 ) -> None:
-    """Good, broken and malformed: it is acknowledged, and that is all."""
+    """One valid copy is acknowledged, whatever the other copies are."""
     board = Board()
     good = board.reading(0)
-    thrice = [good, good | {"timestamp_ms": 1}, {"batch_id": good["batch_id"]}]
-    receipt = await sent(server, key, board.data(*(thrice[new_settings] for new_settings in order)))
+    copies = [good, good | {"timestamp_ms": 1}, {"batch_id": good["batch_id"]}]
+    receipt = await post_data(server, key, board.data(*(copies[position] for position in order)))
     assert receipt == {
         "acknowledged_batch_ids": [good["batch_id"]],
         "duplicate_batch_ids": [],
         "rejected": [],
     }
-    again = await sent(server, key, board.data(*(thrice[new_settings] for new_settings in order)))
+    again = await post_data(server, key, board.data(*(copies[position] for position in order)))
     assert again == {
         "acknowledged_batch_ids": [],
         "duplicate_batch_ids": [good["batch_id"]],
@@ -195,9 +196,7 @@ async def test_a_batch_id_that_comes_thrice_in_a_request_comes_back_once(
     }
 
 
-async def test_a_hundred_readings_are_stored_and_a_hundred_and_one_refused(
-    server: DevicesServer, key: str
-) -> None:
+async def test_the_limit_is_a_hundred_readings(server: DevicesServer, key: str) -> None:
     board = Board()
     too_many = await server.post("/data", board.data(*board.readings(101)), key=key)
     assert_error(too_many, 400, "BATCH_SIZE_EXCEEDED", "100", "101")
@@ -211,9 +210,7 @@ async def test_a_hundred_readings_are_stored_and_a_hundred_and_one_refused(
     assert len(await server.readings(board)) == 100
 
 
-async def test_a_board_that_never_registered_is_heard_and_can_be_found(
-    server: DevicesServer, key: str
-) -> None:
+async def test_an_unregistered_board_can_post_data(server: DevicesServer, key: str) -> None:
     board = Board()
     await server.store_readings(board, board.readings(1), key)
     device = await server.get_json(f"/devices/{board.hardware_id}")
@@ -227,19 +224,19 @@ async def test_a_board_that_never_registered_is_heard_and_can_be_found(
     assert registered["confirmation_id"] == device["confirmation_id"]
 
 
-async def test_a_reading_from_the_future_is_stored_and_flagged(
-    server: DevicesServer, key: str
-) -> None:
-    """More than a day ahead of our clock; up to a day, a board may be wrong in silence."""
+async def test_readings_from_the_future_are_flagged(server: DevicesServer, key: str) -> None:
+    """If they are more than a day ahead of the server's clock."""
     board = Board()
     now = server.clock.milliseconds()
     times = [now - DAY_MS, now + DAY_MS, now + DAY_MS + 1, 4_102_444_799_999]
-    await server.store_readings(board, [board.reading(timestamp_ms=at) for at in times], key)
-    flags = {each["timestamp_ms"]: each["clock_ahead"] for each in await server.readings(board)}
+    await server.store_readings(board, [board.reading(timestamp_ms=time) for time in times], key)
+    flags = {
+        reading["timestamp_ms"]: reading["clock_ahead"] for reading in await server.readings(board)
+    }
     assert flags == dict(zip(times, [False, False, True, True], strict=True))
 
 
-async def test_gzip_bodies_are_read(server: DevicesServer, key: str) -> None:
+async def test_gzip_bodies_are_decompressed(server: DevicesServer, key: str) -> None:
     board = Board()
     headers = {"X-API-Key": key, "Content-Type": "application/json", "Content-Encoding": "gzip"}
     registered = await server.send(
@@ -251,13 +248,16 @@ async def test_gzip_bodies_are_read(server: DevicesServer, key: str) -> None:
     assert len(answer.json["acknowledged_batch_ids"]) == 100
 
 
-async def test_the_same_readings_in_many_requests_at_once_are_stored_once(
+async def test_concurrent_requests_with_the_same_readings_store_them_once(
     server: DevicesServer, key: str
 ) -> None:
     board = Board()
     readings = board.readings(20)
     receipts = await gather(
-        *(sent(server, key, board.data(*readings[shift:], *readings[:shift])) for shift in range(6))
+        *(
+            post_data(server, key, board.data(*readings[shift:], *readings[:shift]))
+            for shift in range(6)
+        )
     )
     acknowledged = [
         batch_id for receipt in receipts for batch_id in receipt["acknowledged_batch_ids"]
@@ -269,7 +269,7 @@ async def test_the_same_readings_in_many_requests_at_once_are_stored_once(
     assert len(await server.readings(board)) == 20
 
 
-async def test_ids_in_capitals_are_the_same_boot(server: DevicesServer, key: str) -> None:
+async def test_boot_ids_are_case_insensitive(server: DevicesServer, key: str) -> None:
     board = Board(boot_id=str(uuid.uuid4()).upper())
     await server.store_readings(board, board.readings(1), key)
     assert (await server.get_json(f"/devices/{board.hardware_id}"))[
@@ -278,6 +278,6 @@ async def test_ids_in_capitals_are_the_same_boot(server: DevicesServer, key: str
     assert (await server.readings(board))[0]["boot_id"] == board.boot_id.lower()
 
 
-async def test_anybody_may_ask_for_the_health(server: DevicesServer) -> None:
+async def test_health_requires_no_credentials(server: DevicesServer) -> None:
     answer = await server.send("GET", "/health")
     assert (answer.status, answer.json) == (200, {"status": "ok"})

@@ -1,4 +1,4 @@
-"""The control plane: keys are made, listed and revoked; devices are listed, shown and named."""
+"""The control plane: API keys and devices."""
 
 import re
 import uuid
@@ -34,10 +34,10 @@ CONTROL_PLANE = [
 
 
 @pytest.mark.parametrize(("method", "path"), CONTROL_PLANE)
-async def test_the_control_plane_wants_the_operators_token(
+async def test_the_control_plane_requires_the_operator_token(
     server: DevicesServer, method: str, path: str
 ) -> None:
-    """None, an empty one, one of another kind, a wrong one, and one that only begins right."""
+    """Missing, empty, of another scheme, wrong, and truncated tokens are rejected."""
     assert_error(
         await server.operator_request(path, method, token=None),
         401,
@@ -53,8 +53,10 @@ async def test_the_control_plane_wants_the_operators_token(
 
 
 @pytest.mark.parametrize("path", ["/register", "/data"])
-async def test_the_data_plane_wants_an_api_key(server: DevicesServer, key: str, path: str) -> None:
-    """None, an empty one, no hexadecimal digits, too few, in capitals, unknown; and the operators' token is none."""
+async def test_the_data_plane_requires_an_api_key(
+    server: DevicesServer, key: str, path: str
+) -> None:
+    """Missing, empty, malformed and unknown keys are rejected, and so is the operator token."""
     board = Board()
     content = board.registration() if path == "/register" else board.data(board.reading())
     assert_error(await server.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
@@ -79,11 +81,11 @@ async def test_the_data_plane_wants_an_api_key(server: DevicesServer, key: str, 
     )
 
 
-async def test_an_api_key_opens_nothing_to_an_operator(server: DevicesServer, key: str) -> None:
+async def test_an_api_key_is_not_an_operator_token(server: DevicesServer, key: str) -> None:
     assert_error(await server.operator_request("/devices", token=key), 401, "INVALID_TOKEN")
 
 
-async def test_a_key_is_shown_once(server: DevicesServer) -> None:
+async def test_only_the_creation_returns_the_key(server: DevicesServer) -> None:
     answer = await server.operator_request(
         "/api-keys", "POST", {"description": "greenhouse cluster"}
     )
@@ -116,12 +118,12 @@ async def test_keys_are_listed_newest_first(fresh_server: DevicesServer) -> None
     }
 
 
-async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(
+async def test_every_server_rejects_a_revoked_key_within_five_seconds(
     store_target: StoreTarget,
 ) -> None:
-    """Each has just used it, so each knows it."""
-    new_settings = await store_target.new_settings()
-    async with open_server(new_settings) as one, open_server(new_settings) as other:
+    """Although each has it in its cache."""
+    settings = await store_target.new_settings()
+    async with open_server(settings) as one, open_server(settings) as other:
         key = await one.new_key()
         [listed] = (await one.get_json("/api-keys"))["api_keys"]
         for server in (one, other):
@@ -135,13 +137,13 @@ async def test_a_revoked_key_is_refused_within_five_seconds_by_every_server(
         assert listed["is_active"] is False
 
 
-async def test_to_revoke_needs_a_key_that_exists(server: DevicesServer) -> None:
+async def test_revoking_requires_an_existing_key(server: DevicesServer) -> None:
     assert_error(
         await server.operator_request(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND"
     )
-    for strange in ("x", "7c9e6679-7425-10de-944b-e07fc1f90ae7", "é"):
+    for invalid in ("x", "7c9e6679-7425-10de-944b-e07fc1f90ae7", "é"):
         assert_error(
-            await server.operator_request(f"/api-keys/{strange}", "DELETE"),
+            await server.operator_request(f"/api-keys/{invalid}", "DELETE"),
             400,
             "INVALID_FORMAT",
             "key_id",
@@ -152,59 +154,59 @@ async def test_to_revoke_needs_a_key_that_exists(server: DevicesServer) -> None:
     "content",
     [{"description": ""}, {"description": "x" * 257}, {"description": 7}, {"colour": 1}, [], 1],
 )
-async def test_a_key_is_made_of_a_description_at_most(
-    server: DevicesServer, content: object
-) -> None:
+async def test_an_invalid_description_is_rejected(server: DevicesServer, content: object) -> None:
     assert_error(await server.operator_request("/api-keys", "POST", content), 400, "INVALID_FORMAT")
 
 
-async def test_use_of_a_key_is_noted_every_five_minutes_and_never_back_in_time(
+async def test_last_used_is_updated_every_five_minutes_and_never_decreases(
     store_target: StoreTarget,
 ) -> None:
-    """By two servers, the clock of one of them three minutes behind."""
-    new_settings = await store_target.new_settings()
+    """With two servers, one of them three minutes behind."""
+    settings = await store_target.new_settings()
     behind = ManualClock(START - timedelta(minutes=3))
-    async with open_server(new_settings) as ahead, open_server(new_settings, behind) as late:
+    async with open_server(settings) as ahead, open_server(settings, behind) as late:
         key = await ahead.new_key()
 
         async def last_used() -> str:
             [listed] = (await ahead.get_json("/api-keys"))["api_keys"]
             return str(listed["last_used_at"])
 
-        noted = []
+        times_seen = []
         for minute in range(13):
             for server in (ahead, late):
                 assert (await server.post("/data", Board().data("?"), key=key)).status == 200
-                noted.append(await last_used())
+                times_seen.append(await last_used())
                 await server.clock.advance(60)
-            assert noted == sorted(noted), minute
-        assert sorted(set(noted)) == [f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10)]
+            assert times_seen == sorted(times_seen), minute
+        assert sorted(set(times_seen)) == [
+            f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10)
+        ]
 
 
-async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_in_time(
+async def test_last_seen_is_updated_every_five_minutes_and_never_decreases(
     store_target: StoreTarget,
 ) -> None:
-    """By two servers, the clock of one of them seven minutes behind; a registration is noted at once."""
-    new_settings = await store_target.new_settings()
+    """With two servers, one of them seven minutes behind. A registration updates immediately."""
+    settings = await store_target.new_settings()
     behind = ManualClock(START - timedelta(minutes=7))
-    async with open_server(new_settings) as ahead, open_server(new_settings, behind) as late:
+    async with open_server(settings) as ahead, open_server(settings, behind) as late:
         board, key = Board(), await ahead.new_key()
 
         async def last_seen() -> str:
             return str((await ahead.get_json(f"/devices/{board.hardware_id}"))["last_seen_at"])
 
-        noted = []
+        times_seen = []
         for _ in range(11):
             for server in (late, ahead):
                 await server.store_readings(board, [board.reading()], key)
-                noted.append(await last_seen())
+                times_seen.append(await last_seen())
                 await server.clock.advance(60)
-        assert noted == sorted(noted)
+        assert times_seen == sorted(times_seen)
         times = [
             "2079-12-31T23:53:00Z",
             *(f"2080-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10)),
         ]
-        assert list(dict.fromkeys(noted)) == times
+        assert list(dict.fromkeys(times_seen)) == times
         await late.post("/register", board.registration(), key=key)
         assert await last_seen() == times[-1]
         await ahead.post("/register", board.registration(), key=key)
@@ -212,7 +214,7 @@ async def test_activity_of_a_device_is_noted_every_five_minutes_and_never_back_i
 
 
 async def test_devices_are_listed_by_activity(fresh_server: DevicesServer) -> None:
-    """The one heard of last first; in pages, each device once."""
+    """Most recently seen first, each device on one page."""
     key = await fresh_server.new_key()
     boards = [Board() for _ in range(5)]
     for board in boards:
@@ -230,7 +232,7 @@ async def test_devices_are_listed_by_activity(fresh_server: DevicesServer) -> No
     assert listed == [board.hardware_id for board in (boards[0], *boards[:0:-1])]
 
 
-async def test_a_device_has_a_name_while_a_person_wants_it(server: DevicesServer, key: str) -> None:
+async def test_a_device_can_be_named_and_unnamed(server: DevicesServer, key: str) -> None:
     board = Board()
     await server.post("/register", board.registration(), key=key)
     path = f"/devices/{board.hardware_id}"
@@ -242,15 +244,15 @@ async def test_a_device_has_a_name_while_a_person_wants_it(server: DevicesServer
         "friendly_name"
     ] is None
     await server.store_readings(board, [board.reading(1)], key)
-    assert [each["friendly_name"] for each in await server.readings(board)] == [
+    assert [reading["friendly_name"] for reading in await server.readings(board)] == [
         "Gewächshaus 🌱",
         None,
     ]
 
 
-async def test_another_server_takes_the_new_name_within_a_minute(store_target: StoreTarget) -> None:
-    new_settings = await store_target.new_settings()
-    async with open_server(new_settings) as one, open_server(new_settings) as other:
+async def test_another_server_uses_a_new_name_within_a_minute(store_target: StoreTarget) -> None:
+    settings = await store_target.new_settings()
+    async with open_server(settings) as one, open_server(settings) as other:
         board, key = Board(), await one.new_key()
         await other.store_readings(board, [board.reading(0)], key)
         await one.operator_request(
@@ -258,11 +260,11 @@ async def test_another_server_takes_the_new_name_within_a_minute(store_target: S
         )
         await other.clock.advance(60)
         await other.store_readings(board, [board.reading(1)], key)
-        assert [each["friendly_name"] for each in await one.readings(board)] == [None, "new"]
+        assert [reading["friendly_name"] for reading in await one.readings(board)] == [None, "new"]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a\nb", "a\x00", 7, ["x"]])
-async def test_a_name_is_short_and_printable(server: DevicesServer, key: str, name: object) -> None:
+async def test_an_invalid_name_is_rejected(server: DevicesServer, key: str, name: object) -> None:
     board = Board()
     await server.post("/register", board.registration(), key=key)
     answer = await server.operator_request(
@@ -277,23 +279,23 @@ async def test_a_name_is_short_and_printable(server: DevicesServer, key: str, na
     )
 
 
-async def test_what_is_not_there_is_not_found(server: DevicesServer) -> None:
-    nobody = new_hardware_id()
+async def test_unknown_resources_are_not_found(server: DevicesServer) -> None:
+    unknown = new_hardware_id()
     for path in ("", "/latest", "/readings", "/series?sensor=x&from=0&to=1", "/export", "/stream"):
         assert_error(
-            await server.operator_request(f"/devices/{nobody}{path}"),
+            await server.operator_request(f"/devices/{unknown}{path}"),
             404,
             "DEVICE_NOT_FOUND",
-            nobody,
+            unknown,
         )
         assert_error(
-            await server.operator_request(f"/devices/{nobody.lower()}x{path}"),
+            await server.operator_request(f"/devices/{unknown.lower()}x{path}"),
             400,
             "INVALID_FORMAT",
             "hardware_id",
         )
     assert_error(
-        await server.operator_request(f"/devices/{nobody}", "PATCH", {"friendly_name": "x"}),
+        await server.operator_request(f"/devices/{unknown}", "PATCH", {"friendly_name": "x"}),
         404,
         "DEVICE_NOT_FOUND",
     )
@@ -308,7 +310,7 @@ async def test_what_is_not_there_is_not_found(server: DevicesServer) -> None:
     "query",
     ["limit=0", "limit=1001", "limit=x", "limit=", "limit=1&limit=2", "colour=green", "limit=1.5"],
 )
-async def test_a_list_refuses_what_it_does_not_understand(
+async def test_an_invalid_list_query_is_rejected(
     server: DevicesServer, path: str, query: str
 ) -> None:
     assert_error(

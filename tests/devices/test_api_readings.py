@@ -1,4 +1,4 @@
-"""Readings go out by time: the latest, and pages of a range whose cursors are good for nothing else."""
+"""Queries by time: the latest reading, and pages with signed cursors."""
 
 import base64
 from datetime import timedelta
@@ -34,12 +34,14 @@ def numbers(found: list[dict[str, Any]]) -> list[int]:
     return [(reading["timestamp_ms"] - FIRST_MS) // MINUTE_MS for reading in found]
 
 
-async def test_the_latest_is_the_one_measured_last(server: DevicesServer, board: Board) -> None:
+async def test_the_latest_reading_has_the_latest_timestamp(
+    server: DevicesServer, board: Board
+) -> None:
     latest = await server.get_json(f"/devices/{board.hardware_id}/latest")
     assert latest["batch_id"] == board.reading(9)["batch_id"]
 
 
-async def test_a_device_without_readings_says_so(server: DevicesServer, key: str) -> None:
+async def test_a_device_without_readings(server: DevicesServer, key: str) -> None:
     silent = Board()
     await server.post("/register", silent.registration(), key=key)
     assert_error(
@@ -68,7 +70,7 @@ async def test_a_device_without_readings_says_so(server: DevicesServer, key: str
         ("?from=99999999999999&to=99999999999999", []),
     ],
 )
-async def test_a_range_is_what_was_asked_for(
+async def test_a_time_range_is_inclusive(
     server: DevicesServer, board: Board, query: str, expected: list[int]
 ) -> None:
     page = await server.get_json(f"/devices/{board.hardware_id}/readings{query}")
@@ -76,10 +78,10 @@ async def test_a_range_is_what_was_asked_for(
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
-async def test_pages_hold_every_reading_once(
+async def test_pages_contain_each_reading_once(
     server: DevicesServer, board: Board, order: str
 ) -> None:
-    """Also when the limit changes from page to page, and readings arrive in between."""
+    """Also if the limit changes between pages."""
     path = f"/devices/{board.hardware_id}/readings?order={order}"
     page = await server.get_json(f"{path}&limit=4")
     found = numbers(page["readings"])
@@ -108,7 +110,7 @@ async def test_pages_hold_every_reading_once(
         "limit=99999999999999999999",
     ],
 )
-async def test_a_query_that_means_nothing_is_refused(
+async def test_an_invalid_query_is_rejected(
     server: DevicesServer, board: Board, query: str
 ) -> None:
     assert_error(
@@ -118,17 +120,15 @@ async def test_a_query_that_means_nothing_is_refused(
     )
 
 
-async def cursor_of(server: DevicesServer, board: Board, query: str = "limit=2") -> str:
+async def get_cursor(server: DevicesServer, board: Board, query: str = "limit=2") -> str:
     page = await server.get_json(f"/devices/{board.hardware_id}/readings?{query}")
     assert page["next_cursor"]
     return str(page["next_cursor"])
 
 
-async def test_a_cursor_is_good_for_its_own_query_alone(
-    server: DevicesServer, board: Board
-) -> None:
-    """Not for another device, order or span, nor for another list."""
-    cursor = await cursor_of(server, board)
+async def test_a_cursor_is_bound_to_its_query(server: DevicesServer, board: Board) -> None:
+    """Another device, order, range or list rejects it."""
+    cursor = await get_cursor(server, board)
     other = Board()
     await server.store_readings(other, other.readings(3))
     own = f"/devices/{board.hardware_id}/readings"
@@ -146,27 +146,27 @@ async def test_a_cursor_is_good_for_its_own_query_alone(
         assert_error(await server.operator_request(path), 400, "INVALID_FORMAT", "cursor")
 
 
-async def test_a_forged_cursor_is_refused(server: DevicesServer, board: Board) -> None:
-    """Every byte of it counts; and one that is sealed with another secret is as good as none."""
-    cursor = await cursor_of(server, board)
-    sealed = base64.urlsafe_b64decode(cursor + "==")
+async def test_a_forged_cursor_is_rejected(server: DevicesServer, board: Board) -> None:
+    """Every byte is authenticated, and another secret is invalid."""
+    cursor = await get_cursor(server, board)
+    decoded = base64.urlsafe_b64decode(cursor + "==")
     purpose: dict[str, str | int] = {
         "device": board.hardware_id,
         "from": 0,
         "to": 4_102_444_800_000,
         "order": "asc",
     }
-    stranger = Cursors(Secret("another secret, as long as one must be"))
+    other_cursors = Cursors(Secret("another secret, as long as one must be"))
     page_key = {"hardware_id": board.hardware_id, "ts_batch": "0000000000000#"}
     forged = [
-        stranger.encode(query_fingerprint("devices.readings", **purpose), page_key),
+        other_cursors.encode(query_fingerprint("devices.readings", **purpose), page_key),
         "x",
         "AAAA",
         cursor[:-2],
         cursor + "AA",
     ]
-    for position in range(0, len(sealed), 7):
-        changed = bytearray(sealed)
+    for position in range(0, len(decoded), 7):
+        changed = bytearray(decoded)
         changed[position] ^= 1
         forged.append(base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode())
     for wrong in forged:
@@ -178,30 +178,30 @@ async def test_a_forged_cursor_is_refused(server: DevicesServer, board: Board) -
         )
 
 
-async def test_a_cursor_of_one_server_is_good_on_another(store_target: StoreTarget) -> None:
-    new_settings = await store_target.new_settings()
-    async with open_server(new_settings) as one, open_server(new_settings) as other:
+async def test_a_cursor_is_valid_on_another_server(store_target: StoreTarget) -> None:
+    settings = await store_target.new_settings()
+    async with open_server(settings) as one, open_server(settings) as other:
         board = Board()
         await one.store_readings(board, board.readings(4))
-        cursor = await cursor_of(one, board)
+        cursor = await get_cursor(one, board)
         page = await other.get_json(f"/devices/{board.hardware_id}/readings?cursor={cursor}")
         assert numbers(page["readings"]) == [2, 3]
 
 
-async def test_what_is_past_its_time_is_swept_away(store_target: StoreTarget) -> None:
-    """A reading is kept for so many days after it was measured; what is younger stays."""
-    new_settings = await store_target.new_settings(devices_retention_days=31)
+async def test_expired_readings_are_deleted(store_target: StoreTarget) -> None:
+    """The retention counts from the timestamp."""
+    settings = await store_target.new_settings(devices_retention_days=31)
     board = Board()
     young = board.reading(50_000, timestamp_ms=START_MS)
-    async with open_server(new_settings) as server:
+    async with open_server(settings) as server:
         await server.store_readings(board, [*board.readings(2), young])
         assert len(await server.readings(board)) == 3
-    async with open_server(new_settings, ManualClock(START + timedelta(days=2))) as later:
+    async with open_server(settings, ManualClock(START + timedelta(days=2))) as later:
         await later.application.job_runner().run("ttl-sweep")
-        left = [reading["batch_id"] for reading in await later.readings(board)]
-    # DynamoDB sweeps by itself, when it likes.
+        remaining = [reading["batch_id"] for reading in await later.readings(board)]
+    # DynamoDB deletes expired items at a time of its choice.
     assert (
-        left == [young["batch_id"]]
+        remaining == [young["batch_id"]]
         if store_target.engine == "sqlite"
-        else young["batch_id"] in left
+        else young["batch_id"] in remaining
     )

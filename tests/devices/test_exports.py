@@ -1,4 +1,4 @@
-"""Readings as files: the three formats hold what was measured, any length of it, in constant memory."""
+"""Exports in all three formats contain exactly the stored readings."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ from tests.devices.harness import (
 
 @pytest.fixture(scope="session")
 async def board(server: DevicesServer) -> Board:
-    """A board whose readings have all that a reading can have."""
+    """A board whose readings cover all kinds of values."""
     board = Board()
     key = await server.new_key()
     await server.store_readings(board, board.readings(8), key)
@@ -34,31 +34,31 @@ async def board(server: DevicesServer) -> Board:
     await server.operator_request(
         f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": 'Beet "3", Süd'}
     )
-    odd = [
+    unusual = [
         *(board.reading(number) for number in (702, 703, 704)),
         board.reading(800, sensors={"wind": 2**60, "soil_moisture_pct": 2**60, "rain": 1e-7}),
         board.reading(801, sensors={}, sensor_status={}),
         board.reading(802, timestamp_ms=4_000_000_000_123, sensors=dict.fromkeys(SENSORS, -0.5)),
     ]
-    await server.store_readings(board, odd, key)
+    await server.store_readings(board, unusual, key)
     return board
 
 
-async def exported(server: DevicesServer, board: Board, query: str) -> bytes:
+async def export(server: DevicesServer, board: Board, query: str) -> bytes:
     answer = await server.operator_request(f"/devices/{board.hardware_id}/export?{query}")
     assert answer.status == 200
     return answer.body
 
 
-async def test_one_object_a_line_is_what_the_api_shows(server: DevicesServer, board: Board) -> None:
-    lines = (await exported(server, board, "format=ndjson")).splitlines()
+async def test_ndjson_equals_the_api(server: DevicesServer, board: Board) -> None:
+    lines = (await export(server, board, "format=ndjson")).splitlines()
     assert [msgspec.json.decode(line) for line in lines] == await server.readings(board)
     assert len(lines) == 614
 
 
-async def test_a_spreadsheet_has_every_reading(server: DevicesServer, board: Board) -> None:
-    text = (await exported(server, board, "format=csv")).decode()
-    assert await exported(server, board, "") == text.encode(), "CSV unless told otherwise"
+async def test_csv_contains_every_reading(server: DevicesServer, board: Board) -> None:
+    text = (await export(server, board, "format=csv")).decode()
+    assert await export(server, board, "") == text.encode(), "CSV is the default"
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [from_row(row) for row in rows] == [
         comparable(reading) for reading in await server.readings(board)
@@ -66,8 +66,8 @@ async def test_a_spreadsheet_has_every_reading(server: DevicesServer, board: Boa
     assert rows[-1]["time"] == "2096-10-02T07:06:40.123+00:00"
 
 
-async def test_a_parquet_file_has_every_reading(server: DevicesServer, board: Board) -> None:
-    table = pq.read_table(io.BytesIO(await exported(server, board, "format=parquet")))
+async def test_parquet_contains_every_reading(server: DevicesServer, board: Board) -> None:
+    table = pq.read_table(io.BytesIO(await export(server, board, "format=parquet")))
     rows = table.to_pylist()
     assert [from_row(row) for row in rows] == [
         comparable(reading) for reading in await server.readings(board)
@@ -77,7 +77,7 @@ async def test_a_parquet_file_has_every_reading(server: DevicesServer, board: Bo
 
 
 def from_row(row: Json) -> Json:
-    """A row of a spreadsheet or of a Parquet file as the reading that it was."""
+    """Convert a CSV or Parquet row back to a reading."""
     named = {name: float(row[name]) for name in SENSORS if row[name] not in ("", None)}
     others = msgspec.json.decode(row["other_sensors"] or "{}")
     return {
@@ -94,7 +94,7 @@ def from_row(row: Json) -> Json:
 
 
 def comparable(reading: Json) -> Json:
-    """With the named sensors as the floats that they are in a column."""
+    """Convert the sensors with a column to floats."""
     sensors = {
         name: float(value) if name in SENSORS else value
         for name, value in reading["sensors"].items()
@@ -102,34 +102,36 @@ def comparable(reading: Json) -> Json:
     return reading | {"sensors": sensors}
 
 
-@pytest.mark.parametrize("form", FORMATS)
-async def test_a_file_says_what_it_is(server: DevicesServer, board: Board, form: str) -> None:
-    """To who asks for its head too, for whom nothing is read."""
-    path = f"/devices/{board.hardware_id}/export?format={form}&to={FIRST_MS}"
+@pytest.mark.parametrize("file_format", FORMATS)
+async def test_response_headers_describe_the_file(
+    server: DevicesServer, board: Board, file_format: str
+) -> None:
+    """Also for HEAD, which reads nothing."""
+    path = f"/devices/{board.hardware_id}/export?format={file_format}&to={FIRST_MS}"
     for method in ("GET", "HEAD"):
         answer = await server.send(method, path, None, {"Authorization": f"Bearer {ADMIN}"})
-        assert answer.headers["content-type"] == FORMATS[form].media_type
-        name = f"readings-{board.hardware_id.replace(':', '')}.{form}"
+        assert answer.headers["content-type"] == FORMATS[file_format].media_type
+        name = f"readings-{board.hardware_id.replace(':', '')}.{file_format}"
         assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
         assert bool(answer.body) == (method == "GET")
 
 
-@pytest.mark.parametrize("form", FORMATS)
-async def test_a_file_has_the_span_that_was_asked_for(
-    server: DevicesServer, board: Board, form: str
+@pytest.mark.parametrize("file_format", FORMATS)
+async def test_an_export_respects_the_time_range(
+    server: DevicesServer, board: Board, file_format: str
 ) -> None:
-    span = f"from={FIRST_MS + 702 * MINUTE_MS}&to={FIRST_MS + 704 * MINUTE_MS}"
-    body = await exported(server, board, f"format={form}&{span}")
-    assert [row["batch_id"] for row in rows_of(form, body)] == [
+    time_range = f"from={FIRST_MS + 702 * MINUTE_MS}&to={FIRST_MS + 704 * MINUTE_MS}"
+    body = await export(server, board, f"format={file_format}&{time_range}")
+    assert [row["batch_id"] for row in parse_rows(file_format, body)] == [
         board.reading(number)["batch_id"] for number in (702, 703, 704)
     ]
-    assert rows_of(form, await exported(server, board, f"format={form}&to=1")) == []
+    assert parse_rows(file_format, await export(server, board, f"format={file_format}&to=1")) == []
 
 
-def rows_of(form: str, body: bytes) -> list[Any]:
-    if form == "csv":
+def parse_rows(file_format: str, body: bytes) -> list[Any]:
+    if file_format == "csv":
         return list(csv.DictReader(io.StringIO(body.decode(), newline="")))
-    if form == "ndjson":
+    if file_format == "ndjson":
         return [msgspec.json.decode(line) for line in body.splitlines()]
     rows: list[Any] = pq.read_table(io.BytesIO(body)).to_pylist()
     return rows
@@ -138,7 +140,7 @@ def rows_of(form: str, body: bytes) -> list[Any]:
 @pytest.mark.parametrize(
     "query", ["format=xls", "format=", "from=2&to=1", "points=3", "format=csv&format=csv"]
 )
-async def test_an_export_refuses_what_it_does_not_understand(
+async def test_an_invalid_export_query_is_rejected(
     server: DevicesServer, board: Board, query: str
 ) -> None:
     assert_error(
@@ -151,9 +153,7 @@ async def test_an_export_refuses_what_it_does_not_understand(
 @pytest.mark.parametrize(
     "name", ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", '=HYPERLINK("x")']
 )
-async def test_a_name_that_looks_like_a_formula_is_text_in_a_spreadsheet(
-    server: DevicesServer, name: str
-) -> None:
+async def test_csv_escapes_formulas(server: DevicesServer, name: str) -> None:
     board, key = Board(firmware_version=name), await server.new_key()
     await server.post("/register", board.registration(), key=key)
     assert (
@@ -162,8 +162,8 @@ async def test_a_name_that_looks_like_a_formula_is_text_in_a_spreadsheet(
         )
     ).status == 200
     await server.store_readings(board, [board.reading(batch_id=f"-{board.boot_id}")], key)
-    [row] = rows_of("csv", await exported(server, board, "format=csv"))
+    [row] = parse_rows("csv", await export(server, board, "format=csv"))
     assert (row["friendly_name"], row["firmware_version"]) == (f"'{name}", f"'{name}")
     assert not any((row[column] or "").startswith(("=", "+", "-", "@")) for column in row)
-    [other] = rows_of("ndjson", await exported(server, board, "format=ndjson"))
+    [other] = parse_rows("ndjson", await export(server, board, "format=ndjson"))
     assert other["friendly_name"] == name

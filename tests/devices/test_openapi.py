@@ -1,8 +1,7 @@
-"""The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
+"""The OpenAPI document matches the running server.
 
-Schemathesis makes up requests from the document, good ones and ones that break it, with and without
-a credential. No answer may be a 5xx, or have a status, a content type, a header or a body that the
-document does not tell.
+Schemathesis generates valid and invalid requests from the document, with and without credentials.
+No response may be a 5xx, or have an undocumented status, content type, header or body.
 """
 
 import asyncio
@@ -19,44 +18,46 @@ from tests.devices.harness import ADMIN, FIRST_MS, Board, Json, make_settings, o
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 12
-# Nothing that anybody makes up.
-NOBODY = {"hardware_id": "5E:D1:7A:11:C0:DE"}
+# Schemathesis never generates this id.
+UNKNOWN = {"hardware_id": "5E:D1:7A:11:C0:DE"}
 
 
 @dataclass(frozen=True, slots=True)
-class Good:
-    """A request that must succeed; `KNOWN` stands for the board that is there."""
+class ValidRequest:
+    """A valid request and its expected status."""
 
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     status: int = 200
-    # What is made up besides: never a stream of a board that is there, which would not end.
+    # Not for the stream, which would not end for a known board.
     fuzz_known: bool = True
 
 
 BOARD = Board()
 SPAN = {"from": FIRST_MS, "to": FIRST_MS + 86_400_000}
-OPERATIONS: dict[tuple[str, str], Good] = {
-    ("GET", "/health"): Good(),
-    ("POST", "/register"): Good(body=BOARD.registration()),
-    ("POST", "/data"): Good(body=BOARD.data(BOARD.reading(0), BOARD.reading(1), {"batch_id": "x"})),
-    ("POST", "/api-keys"): Good(body={"description": "made up"}, status=201),
-    ("GET", "/api-keys"): Good({"limit": 3}),
-    ("DELETE", "/api-keys/{key_id}"): Good(status=204),
-    ("GET", "/devices"): Good({"limit": 3}),
-    ("GET", "/devices/{hardware_id}"): Good(),
-    ("PATCH", "/devices/{hardware_id}"): Good(body={"friendly_name": "greenhouse"}),
-    ("GET", "/devices/{hardware_id}/latest"): Good(),
-    ("GET", "/devices/{hardware_id}/readings"): Good({**SPAN, "order": "desc", "limit": 1}),
-    ("GET", "/devices/{hardware_id}/series"): Good({**SPAN, "sensor": "humidity_pct"}),
-    ("GET", "/devices/{hardware_id}/export"): Good({"format": "ndjson"}),
-    ("GET", "/devices/{hardware_id}/stream"): Good(fuzz_known=False),
+OPERATIONS: dict[tuple[str, str], ValidRequest] = {
+    ("GET", "/health"): ValidRequest(),
+    ("POST", "/register"): ValidRequest(body=BOARD.registration()),
+    ("POST", "/data"): ValidRequest(
+        body=BOARD.data(BOARD.reading(0), BOARD.reading(1), {"batch_id": "x"})
+    ),
+    ("POST", "/api-keys"): ValidRequest(body={"description": "made up"}, status=201),
+    ("GET", "/api-keys"): ValidRequest({"limit": 3}),
+    ("DELETE", "/api-keys/{key_id}"): ValidRequest(status=204),
+    ("GET", "/devices"): ValidRequest({"limit": 3}),
+    ("GET", "/devices/{hardware_id}"): ValidRequest(),
+    ("PATCH", "/devices/{hardware_id}"): ValidRequest(body={"friendly_name": "greenhouse"}),
+    ("GET", "/devices/{hardware_id}/latest"): ValidRequest(),
+    ("GET", "/devices/{hardware_id}/readings"): ValidRequest({**SPAN, "order": "desc", "limit": 1}),
+    ("GET", "/devices/{hardware_id}/series"): ValidRequest({**SPAN, "sensor": "humidity_pct"}),
+    ("GET", "/devices/{hardware_id}/export"): ValidRequest({"format": "ndjson"}),
+    ("GET", "/devices/{hardware_id}/stream"): ValidRequest(fuzz_known=False),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """A server, its document, and what is known to it."""
+    """A server, its OpenAPI document, and known ids."""
 
     document: Document
     key: str
@@ -73,28 +74,28 @@ class Documented:
 
 @pytest.fixture(scope="session")
 async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
-    new_settings = make_settings(data_dir=tmp_path_factory.mktemp("documented"))
-    async with open_server(new_settings, SystemClock()) as server:
+    settings = make_settings(data_dir=tmp_path_factory.mktemp("documented"))
+    async with open_server(settings, SystemClock()) as server:
         key = await server.new_key()
         await server.store_readings(BOARD, BOARD.readings(5), key)
         spare = (await server.operator_request("/api-keys", "POST", {})).json["key_id"]
-        told = await server.client.get(f"{server.url}/openapi.json").build().send()
+        response = await server.client.get(f"{server.url}/openapi.json").build().send()
         yield Documented(
-            Document.read(server.url, "devices", "/devices", await told.json()), key, spare
+            Document.read(server.url, "devices", "/devices", await response.json()), key, spare
         )
 
 
-def test_the_document_has_every_route(documented: Documented) -> None:
+def test_the_tests_cover_every_route(documented: Documented) -> None:
     assert documented.document.routes() == set(OPERATIONS)
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
-    """Of its request, of its answer where that is JSON, and of every error."""
+def test_every_operation_has_examples(documented: Documented, method: str, path: str) -> None:
+    """For the request, a JSON response, and every error."""
     check_examples(documented.document.raw_operation(method, path))
 
 
-# Those of the specification, and the kit's for what it leaves to HTTP.
+# The codes of the seed, and those of the kit for HTTP errors.
 CODES = {
     "MISSING_API_KEY",
     "INVALID_API_KEY",
@@ -114,27 +115,27 @@ CODES = {
 }
 
 
-def test_the_document_tells_every_code(documented: Documented) -> None:
+def test_the_document_lists_every_error_code(documented: Documented) -> None:
     assert {
         body["error"] for entry in OPERATIONS for body in documented.document.errors(*entry)
     } == CODES
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-async def test_a_good_request_is_answered_as_documented(
+async def test_a_valid_request_gets_a_documented_response(
     documented: Documented, method: str, path: str
 ) -> None:
-    document, good = documented.document, OPERATIONS[method, path]
+    document, valid = documented.document, OPERATIONS[method, path]
 
-    def operator_request() -> int:
-        application: Json = {"path_parameters": documented.known(path), "query": dict(good.query)}
-        if good.body is not None:
-            application |= {"body": good.body, "media_type": "application/json"}
-        case = document.operation(method, path).Case(**application)
+    def send_request() -> int:
+        parameters: Json = {"path_parameters": documented.known(path), "query": dict(valid.query)}
+        if valid.body is not None:
+            parameters |= {"body": valid.body, "media_type": "application/json"}
+        case = document.operation(method, path).Case(**parameters)
         send = document.check_stream_head if path.endswith("/stream") else document.check_response
         return send(case, documented.credentials)
 
-    assert await asyncio.to_thread(operator_request) == good.status
+    assert await asyncio.to_thread(send_request) == valid.status
 
 
 @pytest.mark.judge
@@ -142,10 +143,10 @@ async def test_a_good_request_is_answered_as_documented(
 @pytest.mark.parametrize(
     ("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"]
 )
-async def test_whatever_is_asked_the_answer_is_documented(
+async def test_generated_requests_get_documented_responses(
     documented: Documented, method: str, path: str, mode: GenerationMode
 ) -> None:
-    document, good = documented.document, OPERATIONS[method, path]
+    document, valid = documented.document, OPERATIONS[method, path]
     check = partial(
         document.fuzz,
         document.operation(method, path),
@@ -154,34 +155,34 @@ async def test_whatever_is_asked_the_answer_is_documented(
         examples=EXAMPLES,
     )
     known = (
-        documented.known(path) if good.fuzz_known else (NOBODY if "{hardware_id}" in path else {})
+        documented.known(path) if valid.fuzz_known else (UNKNOWN if "{hardware_id}" in path else {})
     )
     if "key_id" in known:
         known = {}
     await asyncio.to_thread(check, known=known)
-    if known and mode is GenerationMode.POSITIVE and good.fuzz_known:
+    if known and mode is GenerationMode.POSITIVE and valid.fuzz_known:
         await asyncio.to_thread(check, known={})
 
 
 @pytest.mark.parametrize(
     ("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"]
 )
-async def test_without_a_credential_the_answer_is_documented_too(
+async def test_requests_without_credentials_get_documented_responses(
     documented: Documented, method: str, path: str
 ) -> None:
-    def operator_request() -> list[int]:
-        operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
+    def send_requests() -> list[int]:
+        operation, valid = documented.document.operation(method, path), OPERATIONS[method, path]
         body: Json = (
-            {} if good.body is None else {"body": good.body, "media_type": "application/json"}
+            {} if valid.body is None else {"body": valid.body, "media_type": "application/json"}
         )
         cases = [
-            operation.Case(path_parameters=documented.known(path), query=dict(good.query), **body)
+            operation.Case(path_parameters=documented.known(path), query=dict(valid.query), **body)
             for _ in range(2)
         ]
-        strange = {"X-API-Key": "x", "Authorization": "Bearer x"}
+        unknown = {"X-API-Key": "x", "Authorization": "Bearer x"}
         return [
             documented.document.check_response(case, headers)
-            for case, headers in zip(cases, ({}, strange), strict=True)
+            for case, headers in zip(cases, ({}, unknown), strict=True)
         ]
 
-    assert await asyncio.to_thread(operator_request) == [401, 401]
+    assert await asyncio.to_thread(send_requests) == [401, 401]

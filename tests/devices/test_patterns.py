@@ -1,4 +1,4 @@
-"""Every access of the seed is a declared pattern, and every declared pattern is one that requests really make."""
+"""The declared access patterns match the seed and what the routes do."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from tests.devices.harness import ADMIN, FIRST_MS, Board, DevicesServer, Json
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A line of the seed: how a table is read or written, and what its key condition says."""
+    """An access that the seed specifies."""
 
     table: str
     operation: str
@@ -23,8 +23,7 @@ class Access:
     key: tuple[str, ...] = ()
 
 
-# In the order of the seed: its query patterns, idempotency pattern and update patterns, table by
-# table.
+# In the order of the seed: query, idempotency and update patterns of each table.
 SEED = {
     "devices: register": Access("devices", "UpdateItem", None, ("hardware_id",)),
     "devices: detail": Access("devices", "GetItem", None, ("hardware_id",)),
@@ -65,25 +64,28 @@ SEED = {
 
 @pytest.fixture(scope="module")
 def printed() -> list[PatternRow]:
-    """What `tally patterns devices --json` says."""
+    """The output of `tally patterns devices --json`."""
     result = CliRunner().invoke(cli, ["patterns", "devices", "--json"])
     assert result.exit_code == 0, result.output
     return msgspec.json.decode(result.stdout, type=list[PatternRow])
 
 
 @pytest.mark.parametrize("name", SEED)
-def test_an_access_of_the_seed_is_a_pattern(printed: list[PatternRow], name: str) -> None:
-    wanted = SEED[name]
+def test_every_access_of_the_seed_is_a_declared_pattern(
+    printed: list[PatternRow], name: str
+) -> None:
+    expected = SEED[name]
     found = [
         row
         for row in printed
-        if (row.table, row.operation, row.index) == (wanted.table, wanted.operation, wanted.index)
-        and all(words in row.key_condition for words in wanted.key)
+        if (row.table, row.operation, row.index)
+        == (expected.table, expected.operation, expected.index)
+        and all(words in row.key_condition for words in expected.key)
     ]
-    assert found, f"{name}: {wanted}"
+    assert found, f"{name}: {expected}"
 
 
-def test_patterns_say_who_and_when_and_never_scan(printed: list[PatternRow]) -> None:
+def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
     assert len(printed) == 15
     for row in printed:
         assert row.trigger, row.pattern
@@ -92,12 +94,12 @@ def test_patterns_say_who_and_when_and_never_scan(printed: list[PatternRow]) -> 
     assert find_problems(Catalogue({"devices": CATALOGUE.backends["devices"]})) == []
 
 
-async def tour(server: DevicesServer) -> set[tuple[str, str]]:
-    """One request to every route, with all that it can do; which routes were answered."""
+async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
+    """Send a request to every route; return the routes that responded."""
     key = await server.new_key()
     board = Board()
     device = f"/devices/{board.hardware_id}"
-    told = {
+    headers = {
         "X-API-Key": key,
         "Authorization": f"Bearer {ADMIN}",
         "Content-Type": "application/json",
@@ -123,26 +125,26 @@ async def tour(server: DevicesServer) -> set[tuple[str, str]]:
         ("GET", "/devices/{hardware_id}/export", f"{device}/export", None),
         ("DELETE", "/api-keys/{key_id}", f"/api-keys/{key_id}", None),
     ]
-    answered = set()
+    responded = set()
     for method, route, path, content in requests:
         answer = await server.send(
-            method, path, None if content is None else msgspec.json.encode(content), told
+            method, path, None if content is None else msgspec.json.encode(content), headers
         )
         assert answer.status in (200, 201, 204), answer
-        answered.add((method, route))
-    stream = await server.send("HEAD", f"{device}/stream", None, told)
+        responded.add((method, route))
+    stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200
-    # Some minutes later it is noted that board and key are still there.
+    # Five minutes later, last_seen_at and last_used_at are updated.
     await server.clock.advance(301)
     await server.store_readings(board, [board.reading(9)])
-    return answered | {("GET", "/devices/{hardware_id}/stream")}
+    return responded | {("GET", "/devices/{hardware_id}/stream")}
 
 
-async def test_every_pattern_is_what_the_routes_do(fresh_server: DevicesServer) -> None:
-    """One request to each route makes every declared operation of every pattern, and no other one is tried."""
-    answered = await tour(fresh_server)
+async def test_every_declared_pattern_is_used(fresh_server: DevicesServer) -> None:
+    """All routes together use every operation of every pattern, and no other."""
+    responded = await call_all_routes(fresh_server)
     [api] = [api for api in fresh_server.application.apis if api.name == "devices"]
-    assert answered == {(operation.method, operation.path) for operation in api.endpoints}
+    assert responded == {(operation.method, operation.path) for operation in api.endpoints}
     for name, row in (await fresh_server.patterns()).items():
         assert row["calls"] > 0, name
         assert row["errors"] == 0, name

@@ -1,4 +1,4 @@
-"""The table `api_keys`: found by hash, listed newest first, noted as used, revoked for ever."""
+"""The access patterns of the table `api_keys`."""
 
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,7 @@ async def test_a_key_is_found_by_its_hash(keys: ApiKeyRepository) -> None:
     assert await keys.by_hash("no such hash") is None
 
 
-async def test_a_key_is_stored_with_the_attributes_of_the_schema(keys: ApiKeyRepository) -> None:
+async def test_a_key_has_all_required_attributes(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     item = await stored(keys, key.key_id)
@@ -51,7 +51,7 @@ async def test_a_key_is_stored_with_the_attributes_of_the_schema(keys: ApiKeyRep
     assert (item["gsi1pk"], item["gsi1sk"]) == ("api_keys", key.created_at)
 
 
-async def test_a_key_id_is_given_once(keys: ApiKeyRepository) -> None:
+async def test_a_key_id_is_unique(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     with pytest.raises(ConditionFailed):
@@ -59,7 +59,7 @@ async def test_a_key_id_is_given_once(keys: ApiKeyRepository) -> None:
     assert await keys.by_hash(key.api_key_hash) == key
 
 
-async def test_use_is_noted_unless_it_was_noted_lately(keys: ApiKeyRepository) -> None:
+async def test_last_used_is_updated_unless_recent(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     assert await keys.used(key.key_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
@@ -70,22 +70,22 @@ async def test_use_is_noted_unless_it_was_noted_lately(keys: ApiKeyRepository) -
     assert (await keys.by_hash(key.api_key_hash) or key).last_used_at == "2026-01-01T00:15:00Z"
 
 
-async def test_neither_use_nor_revocation_make_a_key(keys: ApiKeyRepository) -> None:
-    nobody = new_uuid()
-    assert not await keys.used(nobody, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
-    assert not await keys.revoke(nobody)
-    assert await stored(keys, nobody) is None
+async def test_use_and_revocation_never_create_a_key(keys: ApiKeyRepository) -> None:
+    unknown_id = new_uuid()
+    assert not await keys.used(unknown_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
+    assert not await keys.revoke(unknown_id)
+    assert await stored(keys, unknown_id) is None
 
 
-async def test_a_revoked_key_stays_and_is_not_active(keys: ApiKeyRepository) -> None:
+async def test_a_revoked_key_is_kept_as_inactive(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     assert await keys.revoke(key.key_id)
-    assert await keys.revoke(key.key_id), "to revoke twice is no mistake"
+    assert await keys.revoke(key.key_id), "revocation is idempotent"
     assert await keys.by_hash(key.api_key_hash) == replace(key, is_active=False)
 
 
-async def test_keys_are_listed_newest_first_page_by_page(store_target: StoreTarget) -> None:
+async def test_keys_are_listed_newest_first_in_pages(store_target: StoreTarget) -> None:
     async with open_engine(await store_target.new_settings()) as engine:
         keys = ApiKeyRepository(Store(engine))
         made = [api_key(minute) for minute in (2, 0, 3, 1)]

@@ -1,4 +1,4 @@
-"""The tables `device_readings` and `processed_batches`: a reading once, in the order of time."""
+"""The access patterns of the tables `device_readings` and `processed_batches`."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +30,7 @@ def readings(store: Store) -> ReadingRepository:
 
 
 def reading(hardware_id: str, at: int = 0, **changes: Any) -> Reading:
-    made = Reading(
+    base = Reading(
         hardware_id=hardware_id,
         batch_id=f"{hardware_id}_{new_uuid()}",
         timestamp_ms=START_MS + at,
@@ -39,15 +39,15 @@ def reading(hardware_id: str, at: int = 0, **changes: Any) -> Reading:
         sensors={"bme280_temp_c": Decimal("22.5"), "rounds": 12},
         sensor_status={"bme280": "ok"},
     )
-    return replace(made, **changes)
+    return replace(base, **changes)
 
 
-async def store_all(readings: ReadingRepository, *wanted: Reading) -> list[bool | Unavailable]:
-    return await readings.store_each(wanted, RECEIVED, NOW, RETENTION)
+async def store_all(readings: ReadingRepository, *to_store: Reading) -> list[bool | Unavailable]:
+    return await readings.store_each(to_store, RECEIVED, NOW, RETENTION)
 
 
 async def test_a_reading_and_its_batch_id_are_stored_together(readings: ReadingRepository) -> None:
-    """With the keys, formats and times to live of the seed."""
+    """With the keys, formats and TTLs of the seed."""
     made = reading(new_hardware_id(), friendly_name="greenhouse", clock_ahead=True)
     assert await store_all(readings, made) == [True]
     key = {"hardware_id": made.hardware_id, "ts_batch": f"{made.timestamp_ms:013}#{made.batch_id}"}
@@ -55,10 +55,10 @@ async def test_a_reading_and_its_batch_id_are_stored_together(readings: ReadingR
     assert found.item is not None
     assert set(found.item) == {attribute.name for attribute in DEVICE_READINGS.attributes}
     assert found.item["expiration_time"] == made.timestamp_ms // 1000 + RETENTION
-    seen = await readings.store.engine.get(
+    batch = await readings.store.engine.get(
         Get(PROCESSED_BATCHES, {"batch_id": made.batch_id}, consistent=True)
     )
-    assert seen.item == {
+    assert batch.item == {
         "batch_id": made.batch_id,
         "hardware_id": made.hardware_id,
         "received_at": RECEIVED,
@@ -67,7 +67,7 @@ async def test_a_reading_and_its_batch_id_are_stored_together(readings: ReadingR
     assert await readings.latest(made.hardware_id) == made
 
 
-async def test_a_batch_id_is_stored_once_and_the_first_reading_stays(
+async def test_a_duplicate_batch_id_keeps_the_first_reading(
     readings: ReadingRepository,
 ) -> None:
     first = reading(new_hardware_id())
@@ -80,7 +80,9 @@ async def test_a_batch_id_is_stored_once_and_the_first_reading_stays(
     assert found == [first]
 
 
-async def test_of_many_at_once_with_one_batch_id_one_is_stored(readings: ReadingRepository) -> None:
+async def test_of_concurrent_writes_with_one_batch_id_one_succeeds(
+    readings: ReadingRepository,
+) -> None:
     made = reading(new_hardware_id())
     calls = await asyncio.gather(*(store_all(readings, made, made) for _ in range(4)))
     assert Counter(outcome for outcomes in calls for outcome in outcomes) == {True: 1, False: 7}
@@ -95,53 +97,51 @@ async def test_of_many_at_once_with_one_batch_id_one_is_stored(readings: Reading
         ("None", "ThrottlingError"),
     ],
 )
-async def test_only_the_first_reason_means_a_duplicate(
+async def test_only_a_failed_batch_condition_is_a_duplicate(
     store: Store, codes: tuple[str, str]
 ) -> None:
-    """A transaction that was cancelled for anything else was not stored before, and says so."""
+    """Any other cancellation is a retryable error."""
 
-    async def cancel(asked: Sequence[Transaction]) -> list[TransactionResult | StoreError]:
-        return [TransactionCancelled([Reason(code) for code in codes]) for _ in asked]
+    async def cancel(transactions: Sequence[Transaction]) -> list[TransactionResult | StoreError]:
+        return [TransactionCancelled([Reason(code) for code in codes]) for _ in transactions]
 
     readings = ReadingRepository(Store(InterceptingEngine(store.engine, cancel)))
     (outcome,) = await store_all(readings, reading(new_hardware_id()))
     assert isinstance(outcome, Unavailable)
-    assert not any(code in outcome.message for code in codes), (
-        "why exactly is for the log, not for a client"
-    )
+    assert not any(code in outcome.message for code in codes), "details belong in the log"
 
 
-async def test_the_latest_reading_is_the_one_measured_last(readings: ReadingRepository) -> None:
+async def test_the_latest_reading_has_the_latest_timestamp(readings: ReadingRepository) -> None:
     hardware_id = new_hardware_id()
-    made = [reading(hardware_id, at) for at in (5, 9, 1)]
+    made = [reading(hardware_id, offset) for offset in (5, 9, 1)]
     await store_all(readings, *made, reading(new_hardware_id(), 99))
     assert await readings.latest(hardware_id) == made[1]
     assert await readings.latest(new_hardware_id()) is None
 
 
-async def test_a_range_has_both_its_ends_and_every_batch_of_a_millisecond(
+async def test_a_range_is_inclusive_and_contains_every_batch_of_a_millisecond(
     readings: ReadingRepository,
 ) -> None:
     hardware_id = new_hardware_id()
     batches = ("0", "zz", "_", "A:B.C-d")
     inside = [reading(hardware_id, 10, batch_id=f"{hardware_id}{end}") for end in batches]
     inside += [reading(hardware_id, 20, batch_id=f"z{end}{hardware_id}") for end in batches]
-    outside = [reading(hardware_id, at) for at in (9, 21)]
+    outside = [reading(hardware_id, offset) for offset in (9, 21)]
     await store_all(readings, *inside, *outside)
     found, start = await readings.between(
         hardware_id, (START_MS + 10, START_MS + 20), forward=True, limit=100, start=None
     )
-    assert sorted(each.batch_id for each in found) == sorted(each.batch_id for each in inside)
-    assert [each.timestamp_ms for each in found] == sorted(each.timestamp_ms for each in found)
+    assert sorted(item.batch_id for item in found) == sorted(item.batch_id for item in inside)
+    assert [item.timestamp_ms for item in found] == sorted(item.timestamp_ms for item in found)
     assert start is None
 
 
 @pytest.mark.parametrize("forward", [True, False])
-async def test_a_range_is_read_in_pages_both_ways(
+async def test_a_range_is_paged_in_both_directions(
     readings: ReadingRepository, forward: bool
 ) -> None:
     hardware_id = new_hardware_id()
-    made = [reading(hardware_id, at) for at in range(7)]
+    made = [reading(hardware_id, offset) for offset in range(7)]
     await store_all(readings, *made)
     found: list[Reading] = []
     start = None
@@ -155,12 +155,12 @@ async def test_a_range_is_read_in_pages_both_ways(
     assert found == (made if forward else made[::-1])
 
 
-async def test_times_of_other_lengths_sort_as_numbers_do(readings: ReadingRepository) -> None:
-    """A reading of 2001 has twelve digits; the sort key has thirteen."""
+async def test_timestamps_of_any_length_sort_as_numbers(readings: ReadingRepository) -> None:
+    """A timestamp of 2001 has twelve digits; the sort key pads to thirteen."""
     hardware_id = new_hardware_id()
     made = [
-        reading(hardware_id, timestamp_ms=at)
-        for at in (978_307_200_000, 1_000_000_000_000, 4_102_444_799_999)
+        reading(hardware_id, timestamp_ms=time)
+        for time in (978_307_200_000, 1_000_000_000_000, 4_102_444_799_999)
     ]
     await store_all(readings, *made[::-1])
     found, _ = await readings.between(
@@ -169,7 +169,7 @@ async def test_times_of_other_lengths_sort_as_numbers_do(readings: ReadingReposi
     assert found == made
 
 
-async def test_the_values_of_a_sensor_come_in_order_up_to_a_bound(
+async def test_sensor_values_are_sorted_and_limited(
     readings: ReadingRepository,
 ) -> None:
     hardware_id = new_hardware_id()
@@ -182,17 +182,17 @@ async def test_the_values_of_a_sensor_come_in_order_up_to_a_bound(
     await store_all(
         readings, *(reading(hardware_id, at, sensors=sensors) for at, sensors in enumerate(names))
     )
-    span = (START_MS, START_MS + DAY_MS)
+    time_range = (START_MS, START_MS + DAY_MS)
     everything = [(START_MS, 1), (START_MS + 2, Decimal("2.5")), (START_MS + 3, 3)]
-    assert await readings.values(hardware_id, "a.b", span, 100) == (everything, True)
-    assert await readings.values(hardware_id, "a.b", span, 3) == (everything[:2], False)
-    assert await readings.values(hardware_id, "none", span, 100) == ([], True)
+    assert await readings.values(hardware_id, "a.b", time_range, 100) == (everything, True)
+    assert await readings.values(hardware_id, "a.b", time_range, 3) == (everything[:2], False)
+    assert await readings.values(hardware_id, "none", time_range, 100) == ([], True)
 
 
-async def test_all_of_a_span_is_streamed_in_order(readings: ReadingRepository) -> None:
+async def test_a_range_is_streamed_in_order(readings: ReadingRepository) -> None:
     hardware_id = new_hardware_id()
-    made = [reading(hardware_id, at) for at in range(12)]
+    made = [reading(hardware_id, offset) for offset in range(12)]
     await store_all(readings, *made)
     assert [
-        each async for each in readings.all_between(hardware_id, (START_MS + 1, START_MS + 10))
+        item async for item in readings.all_between(hardware_id, (START_MS + 1, START_MS + 10))
     ] == made[1:11]

@@ -1,4 +1,4 @@
-"""The lock file has the four tables exactly as the seed has them; the store makes them that way, and nothing else."""
+"""The lock file and the store contain the four tables exactly as in the seed."""
 
 import tomllib
 from pathlib import Path
@@ -18,16 +18,16 @@ def key(name: str) -> dict[str, str]:
 
 
 def index(partition: str, sort: str | None = None) -> dict[str, Any]:
-    made = {"kind": "global", "partition": key(partition), "projection": "ALL"}
-    return made if sort is None else made | {"sort": key(sort)}
+    base = {"kind": "global", "partition": key(partition), "projection": "ALL"}
+    return base if sort is None else base | {"sort": key(sort)}
 
 
 def attributes(**fields: tuple[str, bool]) -> dict[str, Any]:
     return {name: {"type": kind, "required": required} for name, (kind, required) in fields.items()}
 
 
-# The seed's tables, word for word; what is part of the primary key stands there alone.
-# `clock_ahead` is our one addition: an optional attribute, which by the seed's own rules is safe.
+# The tables of the seed; key attributes are listed only as keys. `clock_ahead` is the one addition,
+# an optional attribute, which the rules of the seed allow.
 SEED: dict[str, dict[str, Any]] = {
     "devices": {
         "version": "1.0.0",
@@ -90,21 +90,25 @@ SEED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("table", SEED)
-def test_the_lock_file_has_the_table_of_the_seed(table: str) -> None:
+def test_the_lock_file_matches_the_seed(table: str) -> None:
     locked = tomllib.loads((ROOT / "schema.lock").read_text(encoding="utf-8"))
     assert locked["tables"][table] == SEED[table]
 
 
-def test_the_code_declares_what_the_lock_file_has() -> None:
+def test_the_code_matches_the_lock_file() -> None:
     locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
     assert [locked[table.name] for table in TABLES] == [normalize(table) for table in TABLES]
     assert {table.name for table in TABLES} == set(SEED)
 
 
-async def test_the_tables_are_made_as_they_are_locked(store_target: StoreTarget) -> None:
-    """By the engine's own account of them."""
-    new_settings = await store_target.new_settings()
-    async with open_engine(new_settings) as engine:
+async def test_created_tables_match_the_declaration(store_target: StoreTarget) -> None:
+    """As described by the engine."""
+    settings = await store_target.new_settings()
+    async with open_engine(settings) as engine:
         for table in TABLES:
-            made = await engine.describe_table(table.name)
-            assert (made.key, made.ttl, made.by_name) == (table.key, table.ttl, table.by_name)
+            described = await engine.describe_table(table.name)
+            assert (described.key, described.ttl, described.by_name) == (
+                table.key,
+                table.ttl,
+                table.by_name,
+            )

@@ -1,4 +1,4 @@
-"""A raw API key is shown once and kept nowhere: not in the tables, not in the files, not in a log line."""
+"""Raw API keys never appear in tables, files or logs."""
 
 import hashlib
 import io
@@ -16,33 +16,31 @@ from tests.devices.harness import ADMIN, Board, assert_error, make_settings, ope
 PEPPER = "a pepper of at least 32 characters, for the tests"
 
 
-async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
-    """Whatever was done with it, at the most talkative level, with an error in the middle of a request."""
+async def test_a_raw_key_is_not_persisted_or_logged(tmp_path: Path) -> None:
+    """At debug level, also after a failed request."""
     stream = io.StringIO()
     logs.configure(
         Settings(log_format="json", log_level="debug", access_log=True), SystemClock(), stream
     )
     folder = tmp_path / "data"
-    new_settings = make_settings(
-        data_dir=folder, devices_key_pepper=Secret(PEPPER), access_log=True
-    )
-    async with open_server(new_settings) as server:
+    settings = make_settings(data_dir=folder, devices_key_pepper=Secret(PEPPER), access_log=True)
+    async with open_server(settings) as server:
         board, key, unknown = Board(), await server.new_key("cluster"), "ab" * 32
         for sent in (key, unknown):
             await server.post("/register", board.registration(), key=sent)
             await server.post("/data", board.data(board.reading()), key=sent)
             await server.post(f"/data?key={sent}", board.data(board.reading()), key=sent)
-        (folder / "store.db").rename(tmp_path / "away.db")
+        (folder / "store.db").rename(tmp_path / "moved.db")
         assert_error(
             await server.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE"
         )
-        (tmp_path / "away.db").rename(folder / "store.db")
+        (tmp_path / "moved.db").rename(folder / "store.db")
         items = (await server.application.store.engine.scan(Scan(API_KEYS))).items
         shown = (await server.operator_request("/api-keys")).body.decode()
     secrets = {
         key: "the key",
         unknown: "a wrong key",
-        ADMIN: "the operators' token",
+        ADMIN: "the operator token",
         PEPPER: "the pepper",
     }
     files = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
@@ -57,8 +55,8 @@ async def test_a_raw_key_is_found_nowhere(tmp_path: Path) -> None:
     ]
 
 
-async def test_the_lines_of_a_request_have_its_id(tmp_path: Path) -> None:
-    """And the name of the backend, so that what went wrong with a board is found."""
+async def test_log_lines_contain_the_request_id(tmp_path: Path) -> None:
+    """And the route."""
     stream = io.StringIO()
     logs.configure(Settings(log_format="json"), SystemClock(), stream)
     async with open_server(make_settings(data_dir=tmp_path, access_log=True)) as server:

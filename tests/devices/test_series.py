@@ -1,4 +1,4 @@
-"""A chart of one sensor: exact where all can be read, bounded and called sampled where it cannot."""
+"""Chart series: exact for short ranges, sampled with a bounded cost for dense ones."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,49 +16,55 @@ STEP_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingHistory:
-    """A board and all that it measured."""
+class BoardHistory:
+    """A board and all its readings."""
 
     board: Board
     readings: list[Reading]
 
-    def span(self) -> tuple[int, int]:
+    def time_range(self) -> tuple[int, int]:
         return self.readings[0].timestamp_ms, self.readings[-1].timestamp_ms
 
 
-async def history(server: DevicesServer, count: int) -> ReadingHistory:
+async def create_history(server: DevicesServer, count: int) -> BoardHistory:
     board = Board()
     readings = list(random_readings(board, count, STEP_MS))
     await server.post("/register", board.registration(), key=await server.new_key())
     await write_readings(server.application.store.engine, readings)
-    return ReadingHistory(board, readings)
+    return BoardHistory(board, readings)
 
 
 @pytest.fixture(scope="session")
-async def short(server: DevicesServer) -> ReadingHistory:
-    return await history(server, 300)
+async def short(server: DevicesServer) -> BoardHistory:
+    return await create_history(server, 300)
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of the usual bounds: what is short is then a long history."""
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lower the limits, so that a short history is a dense one."""
     monkeypatch.setattr("tally.devices.service.history.MAX_UNSAMPLED_READINGS", 100)
     monkeypatch.setattr("tally.devices.service.history.MAX_SERIES_READINGS", 200)
 
 
 async def series(
-    server: DevicesServer, board: Board, span: tuple[int, int], points: int, sensor: str = SENSOR
+    server: DevicesServer,
+    board: Board,
+    time_range: tuple[int, int],
+    points: int,
+    sensor: str = SENSOR,
 ) -> Json:
-    query = f"sensor={sensor}&from={span[0]}&to={span[1]}&points={points}"
+    query = f"sensor={sensor}&from={time_range[0]}&to={time_range[1]}&points={points}"
     found: Json = await server.get_json(f"/devices/{board.hardware_id}/series?{query}")
     assert (found["hardware_id"], found["sensor"]) == (board.hardware_id, sensor)
     assert len(found["buckets"]) <= points
     return found
 
 
-def recomputed(readings: list[Reading], span: tuple[int, int], points: int) -> list[Json]:
-    """The buckets, the slow and obvious way."""
-    first, last = span
+def expected_buckets(
+    readings: list[Reading], time_range: tuple[int, int], points: int
+) -> list[Json]:
+    """Compute the buckets in the simplest way."""
+    first, last = time_range
     width = -(-(last - first + 1) // points)
     buckets: list[Json] = []
     for begin in range(first, last + 1, width):
@@ -66,12 +72,12 @@ def recomputed(readings: list[Reading], span: tuple[int, int], points: int) -> l
         found = [reading.sensors for reading in readings if begin <= reading.timestamp_ms <= end]
         values = [Decimal(sensors[SENSOR]) for sensors in found if SENSOR in sensors]
         if values:
-            figures = {
+            aggregates = {
                 "min": float(min(values)),
                 "max": float(max(values)),
                 "mean": float(sum(values) / len(values)),
             }
-            buckets.append({"from_ms": begin, "to_ms": end, "count": len(values)} | figures)
+            buckets.append({"from_ms": begin, "to_ms": end, "count": len(values)} | aggregates)
     return buckets
 
 
@@ -81,63 +87,66 @@ def recomputed(readings: list[Reading], span: tuple[int, int], points: int) -> l
     length=st.integers(0, 400 * STEP_MS),
     points=st.integers(1, 500),
 )
-async def test_a_chart_is_exact(
-    server: DevicesServer, short: ReadingHistory, first: int, length: int, points: int
+async def test_a_series_is_exact(
+    server: DevicesServer, short: BoardHistory, first: int, length: int, points: int
 ) -> None:
-    """Every bucket has the least, the most, the mean and the count of what was measured in it, whatever the span."""
-    span = (first, first + length)
-    found = await series(server, short.board, span, points)
+    """Every bucket has the right minimum, maximum, mean and count."""
+    time_range = (first, first + length)
+    found = await series(server, short.board, time_range, points)
     assert not found["sampled"]
-    assert found["buckets"] == recomputed(short.readings, span, points)
+    assert found["buckets"] == expected_buckets(short.readings, time_range, points)
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_long_range_is_exact_where_no_bucket_has_too_many(
-    server: DevicesServer, short: ReadingHistory
+@pytest.mark.usefixtures("low_limits")
+async def test_a_dense_range_is_exact_if_no_bucket_exceeds_its_limit(
+    server: DevicesServer, short: BoardHistory
 ) -> None:
-    """Read bucket by bucket, none up to its share: nothing is left out, so the chart is not called sampled."""
-    first, _ = short.span()
-    span = (first, first + 120 * STEP_MS)
-    found = await series(server, short.board, span, 20)
+    """All readings of all buckets are read, so the series is not sampled."""
+    first, _ = short.time_range()
+    time_range = (first, first + 120 * STEP_MS)
+    found = await series(server, short.board, time_range, 20)
     assert not found["sampled"]
-    assert found["buckets"] == recomputed(short.readings, span, 20)
+    assert found["buckets"] == expected_buckets(short.readings, time_range, 20)
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_chart_of_very_much_is_sampled_and_says_so(
-    server: DevicesServer, short: ReadingHistory
-) -> None:
-    """Each bucket is read from its beginning, up to its share, and no more is looked at than the bounds say."""
+@pytest.mark.usefixtures("low_limits")
+async def test_a_very_dense_range_is_sampled(server: DevicesServer, short: BoardHistory) -> None:
+    """Each bucket contains its first readings, and the cost stays within the limits."""
     before = (await server.patterns())["One sensor by time range"]["items"]
-    found = await series(server, short.board, short.span(), 20)
+    found = await series(server, short.board, short.time_range(), 20)
     assert found["sampled"]
     assert (await server.patterns())["One sensor by time range"]["items"] - before <= 100 + 200
-    exact = {bucket["from_ms"]: bucket for bucket in recomputed(short.readings, short.span(), 20)}
+    exact = {
+        bucket["from_ms"]: bucket
+        for bucket in expected_buckets(short.readings, short.time_range(), 20)
+    }
     assert len(found["buckets"]) == len(exact) == 20
     for bucket in found["buckets"]:
-        whole = exact[bucket["from_ms"]]
-        assert 0 < bucket["count"] <= 10 < whole["count"]
-        assert whole["min"] <= bucket["min"] <= bucket["mean"] <= bucket["max"] <= whole["max"]
+        complete = exact[bucket["from_ms"]]
+        assert 0 < bucket["count"] <= 10 < complete["count"]
+        assert (
+            complete["min"] <= bucket["min"] <= bucket["mean"] <= bucket["max"] <= complete["max"]
+        )
 
 
-async def test_the_chart_has_two_hundred_points_unless_told(
-    server: DevicesServer, short: ReadingHistory
+async def test_the_default_is_two_hundred_points(
+    server: DevicesServer, short: BoardHistory
 ) -> None:
-    first, last = short.span()
+    first, last = short.time_range()
     found = await server.get_json(
         f"/devices/{short.board.hardware_id}/series?sensor={SENSOR}&from={first}&to={last}"
     )
-    assert found["buckets"] == recomputed(short.readings, short.span(), 200)
+    assert found["buckets"] == expected_buckets(short.readings, short.time_range(), 200)
 
 
 @pytest.mark.parametrize(
     "sensor", ["unknown", "a.b", "%5B0%5D", "rounds%23", "%F0%9F%8C%B1", "sensors", "%27"]
 )
-async def test_a_sensor_that_nobody_has_makes_an_empty_chart(
-    server: DevicesServer, short: ReadingHistory, sensor: str
+async def test_an_unknown_sensor_has_an_empty_series(
+    server: DevicesServer, short: BoardHistory, sensor: str
 ) -> None:
-    """However strange its name."""
-    first, last = short.span()
+    """With any name."""
+    first, last = short.time_range()
     found = await server.get_json(
         f"/devices/{short.board.hardware_id}/series?sensor={sensor}&from={first}&to={last}"
     )
@@ -158,8 +167,8 @@ async def test_a_sensor_that_nobody_has_makes_an_empty_chart(
         ("sensor=x&from=-1&to=1", "INVALID_FORMAT"),
     ],
 )
-async def test_a_chart_needs_a_sensor_and_a_span(
-    server: DevicesServer, short: ReadingHistory, query: str, code: str
+async def test_an_invalid_series_query_is_rejected(
+    server: DevicesServer, short: BoardHistory, query: str, code: str
 ) -> None:
     assert_error(
         await server.operator_request(f"/devices/{short.board.hardware_id}/series?{query}"),
@@ -168,10 +177,10 @@ async def test_a_chart_needs_a_sensor_and_a_span(
     )
 
 
-async def test_a_chart_may_end_long_after_all_readings(
-    server: DevicesServer, short: ReadingHistory
+async def test_a_range_is_clipped_to_valid_timestamps(
+    server: DevicesServer, short: BoardHistory
 ) -> None:
-    """Up to where milliseconds have a digit more; the buckets then end with the time that a reading can have."""
+    """The last bucket ends with the latest valid timestamp."""
     found = await series(server, short.board, (0, 99_999_999_999_999), 1)
     assert found["buckets"][0]["count"] == sum(
         SENSOR in reading.sensors for reading in short.readings

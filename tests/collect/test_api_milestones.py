@@ -1,4 +1,4 @@
-"""Milestones, streams, pages, the end of an account, and what must never be written down."""
+"""The HTTP API for models, milestones, streams, workouts and account deletion."""
 
 import asyncio
 
@@ -14,8 +14,8 @@ from tally.store.api import BatchWrite, Put
 from tests.collect.server_harness import CollectServer, assert_error, open_server
 
 
-async def test_models_are_there_with_parts_that_can_be_drawn(server: CollectServer) -> None:
-    """Anyone may look at them."""
+async def test_models_are_public_and_have_parts_with_meshes(server: CollectServer) -> None:
+    """No session is required."""
     models = (await server.browser().get("/models")).json["models"]
     assert [model["modelId"] for model in models] == ["discus-thrower", "fox", "lighthouse"]
     fox = (await server.browser().get("/models/fox")).json
@@ -39,23 +39,23 @@ async def test_models_are_there_with_parts_that_can_be_drawn(server: CollectServ
         ({"colour": "red"}, 400, "unknown_field"),
     ],
 )
-async def test_a_bad_goal_is_refused_by_its_field(
+async def test_an_invalid_milestone_is_rejected(
     server: CollectServer, change: dict[str, object], status: int, code: str
 ) -> None:
-    """And nothing is made."""
+    """Nothing is created."""
     ann = await server.create_user()
-    wanted = {
+    body = {
         "modelId": "fox",
         "sport": "RUN",
         "metric": "ELEVATION_METERS",
         "totalTarget": 500,
     } | change
-    assert_error(await ann.browser.send("POST", "/milestones", wanted), status, code)
+    assert_error(await ann.browser.send("POST", "/milestones", body), status, code)
     assert (await ann.browser.get("/milestones")).json == {"milestones": []}
 
 
-async def test_a_milestone_is_its_owners_alone(server: CollectServer) -> None:
-    """For anyone else it is not there: not to see, not to watch, not to repair."""
+async def test_a_milestone_is_visible_only_to_its_owner(server: CollectServer) -> None:
+    """Other users cannot read, subscribe to or recompute it."""
     ann, bob = await server.create_user(), await server.create_user()
     path = f"/milestones/{(await ann.create_milestone())['milestoneId']}"
     assert_error(await bob.browser.get(path), 404, "milestone_not_found")
@@ -64,8 +64,8 @@ async def test_a_milestone_is_its_owners_alone(server: CollectServer) -> None:
     assert_error(await server.browser().get(path), 401, "invalid_session")
 
 
-async def test_the_last_part_comes_with_the_goal(server: CollectServer) -> None:
-    """Then the milestone is completed, stays so, and moves no more."""
+async def test_the_last_part_is_minted_at_the_target(server: CollectServer) -> None:
+    """The milestone is then completed and never changes again."""
     ann = await server.create_user()
     made = await ann.create_milestone(totalTarget=1000, sport="RUN")
     run = server.strava.record(ann.athlete_id, "TrailRun", 500)
@@ -88,8 +88,8 @@ async def test_the_last_part_comes_with_the_goal(server: CollectServer) -> None:
     assert again.json == done
 
 
-async def test_twenty_recomputes_at_once_over_http_agree(server: CollectServer) -> None:
-    """Every part once, whoever minted it; all see the same in the end, and the version has risen by one."""
+async def test_twenty_concurrent_recomputes_over_http_agree(server: CollectServer) -> None:
+    """Each part is minted once, all responses are equal, and the version increases by one."""
     ann = await server.create_user()
     made = await ann.create_milestone(periodStartAtUtc="2020-01-01T00:00:00Z", totalTarget=8_000)
     item = {
@@ -111,35 +111,35 @@ async def test_twenty_recomputes_at_once_over_http_agree(server: CollectServer) 
     assert [award["partIndex"] for award in now["awards"]] == list(range(1, 8))
 
 
-async def test_whoever_watches_sees_progress_and_mints_as_they_happen(
+async def test_subscribers_receive_progress_and_mints(
     server: CollectServer,
 ) -> None:
-    """First how it stands, then each step."""
+    """The current state comes first, then every change."""
     ann = await server.create_user()
     made = await ann.create_milestone()
     url = f"{server.url}/milestones/{made['milestoneId']}/events"
     request = server.client.get(url).header("Cookie", f"cc_session={ann.browser.session}")
     async with request.streamed_read_buffer_limit(0).build_streamed() as response:
         assert response.status == 200
-        told = b""
-        while b"event: milestone" not in told:
-            told += bytes(await response.body_reader.read_chunk() or b"")
+        received = b""
+        while b"event: milestone" not in received:
+            received += bytes(await response.body_reader.read_chunk() or b"")
         server.strava.record(ann.athlete_id, "Ride", 2000)
         await server.process_inbox()
-        while told.count(b"event: minted") < 2:
-            told += bytes(await response.body_reader.read_chunk() or b"")
-    assert b'"progress":2000.0' in told
-    assert b'"name":"Haunches"' in told
+        while received.count(b"event: minted") < 2:
+            received += bytes(await response.body_reader.read_chunk() or b"")
+    assert b'"progress":2000.0' in received
+    assert b'"name":"Haunches"' in received
 
 
-async def test_workouts_are_paged_by_cursors_that_are_ones_own(server: CollectServer) -> None:
-    """Newest first; a cursor of somebody else, or a changed one, is refused."""
+async def test_workouts_are_paged_with_cursors_bound_to_the_user(server: CollectServer) -> None:
+    """Newest first. A cursor of another user or a modified cursor is rejected."""
     ann, bob = await server.create_user(), await server.create_user()
     rides = [server.strava.record(ann.athlete_id, "Ride", 1000 + number).id for number in range(5)]
     await server.process_inbox()
     first = (await ann.browser.get("/workouts?limit=2")).json
     second = (await ann.browser.get(f"/workouts?limit=3&cursor={first['nextCursor']}")).json
-    found = [each["activityId"] for each in (*first["workouts"], *second["workouts"])]
+    found = [workout["activityId"] for workout in (*first["workouts"], *second["workouts"])]
     assert found == rides[::-1]
     assert_error(
         await bob.browser.get(f"/workouts?cursor={first['nextCursor']}"), 400, "invalid_cursor"
@@ -149,8 +149,8 @@ async def test_workouts_are_paged_by_cursors_that_are_ones_own(server: CollectSe
         assert (await ann.browser.get(f"/workouts?{query}")).status == 400
 
 
-async def test_too_many_workouts_are_a_409(server: CollectServer) -> None:
-    """And the milestone stands as it was."""
+async def test_too_many_workouts_return_409(server: CollectServer) -> None:
+    """The milestone is unchanged."""
     ann = await server.create_user()
     made = await ann.create_milestone()
     item = {
@@ -180,8 +180,10 @@ async def test_too_many_workouts_are_a_409(server: CollectServer) -> None:
     assert (await ann.get_milestone(made["milestoneId"]))["progress"] == 0
 
 
-async def test_a_deleted_account_leaves_nothing_but_its_audit(server: CollectServer) -> None:
-    """Strava is told, every item and every session is gone, the identity too; others notice nothing."""
+async def test_account_deletion_removes_everything_but_the_audit_trail(
+    server: CollectServer,
+) -> None:
+    """Tokens, items, sessions and the identity are deleted. Other users are unaffected."""
     ann, bob = await server.create_user("Vera"), await server.create_user()
     await ann.create_milestone()
     server.strava.record(ann.athlete_id, "Ride", 9000)
@@ -203,10 +205,10 @@ async def test_a_deleted_account_leaves_nothing_but_its_audit(server: CollectSer
     assert {"ACCOUNT_DELETED", "STRAVA_DISCONNECTED", "ACCOUNT_DELETE_REQUESTED"} <= kinds
 
 
-async def test_an_interrupted_deletion_is_finished_by_asking_again(
+async def test_an_interrupted_deletion_can_be_repeated(
     fresh_server: CollectServer,
 ) -> None:
-    """The issuer was away at the last step: after another sign-in the job is done."""
+    """The provider failed at the last step; a repetition after signing in again completes it."""
     await fresh_server.create_user("Wim")
     browser = fresh_server.browser()
     await fresh_server.sign_in(browser, "Wim")
@@ -223,8 +225,8 @@ async def test_an_interrupted_deletion_is_finished_by_asking_again(
     ] == []
 
 
-async def test_events_of_a_deleted_account_write_nothing(server: CollectServer) -> None:
-    """What was still on its way finds nobody."""
+async def test_events_for_a_deleted_account_write_nothing(server: CollectServer) -> None:
+    """Pending events find no owner."""
     ann = await server.create_user()
     server.strava.record(ann.athlete_id, "Ride", 9000)
     await server.strava.webhooks.wait_idle()
@@ -235,10 +237,10 @@ async def test_events_of_a_deleted_account_write_nothing(server: CollectServer) 
     ] == []
 
 
-async def test_cookies_go_over_plain_http_only_on_this_machine(
+async def test_cookies_over_plain_http_require_a_loopback_address(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """For the demo, and nowhere else."""
+    """Any other host is rejected at start."""
     async with open_server(tmp_path_factory.mktemp("plain"), collect_plain_http=True) as server:
         answer = await server.sign_in(server.browser(), "Yan")
         assert "secure" not in answer.cookies["cc_session"].lower()
@@ -251,8 +253,8 @@ async def test_cookies_go_over_plain_http_only_on_this_machine(
             pass
 
 
-async def test_every_access_pattern_of_the_main_table_names_its_trigger() -> None:
-    """The page of patterns has no empty cell where a reader would look."""
+async def test_every_access_pattern_is_fully_described() -> None:
+    """The access-pattern page has no empty cells."""
     for repository in REPOSITORIES:
         for method, pattern in access_patterns(repository).items():
             assert pattern.key, (repository, method)

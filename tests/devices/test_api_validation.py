@@ -1,4 +1,4 @@
-"""The rules of a reading, of a board and of what it can do: what keeps them is stored, and what breaks one is told by name."""
+"""Validation of readings, boards and capabilities; errors name the field."""
 
 import uuid
 from typing import Any
@@ -13,18 +13,20 @@ from tests.devices.harness import (
     assert_error,
     new_hardware_id,
 )
-from tests.devices.test_api_boards import sent
+from tests.devices.test_api_boards import post_data
 
 
 def changed(**changes: Any) -> Json:
     return changes
 
 
-GOOD_READINGS = {
+VALID_READINGS = {
     "no sensors": changed(sensors={}),
     "no status": changed(sensor_status={}),
     "zero": changed(sensors={"rain": 0, "wind": -0.0}),
-    "the largest": changed(sensors={"a": 10**120, "b": -(10**120), "c": 1e-120, "d": -1e-120}),
+    "the largest and smallest": changed(
+        sensors={"a": 10**120, "b": -(10**120), "c": 1e-120, "d": -1e-120}
+    ),
     "38 digits": changed(sensors={"a": int("9" * 38)}),
     "64 sensors": changed(sensors={f"s{number}": number for number in range(64)}),
     "long names": changed(sensors={"x" * 64: 1}, sensor_status={"y" * 64: "error"}),
@@ -35,15 +37,15 @@ GOOD_READINGS = {
 }
 
 
-@pytest.mark.parametrize("name", GOOD_READINGS)
-async def test_what_keeps_the_rules_is_stored(server: DevicesServer, key: str, name: str) -> None:
+@pytest.mark.parametrize("name", VALID_READINGS)
+async def test_a_valid_reading_is_stored(server: DevicesServer, key: str, name: str) -> None:
     board = Board()
-    reading = board.reading(batch_id=str(uuid.uuid4())) | GOOD_READINGS[name]
+    reading = board.reading(batch_id=str(uuid.uuid4())) | VALID_READINGS[name]
     if len(reading["batch_id"]) > 200:
         reading["batch_id"] = (reading["batch_id"] + uuid.uuid4().hex)[-256:]
     await server.store_readings(board, [reading], key)
     latest = await server.get_json(f"/devices/{board.hardware_id}/latest")
-    # JSON's numbers are doubles to most of its readers: 1e+120 is as good as a one with 120 zeros.
+    # JSON numbers are doubles: 1e+120 equals a one with 120 zeros.
     sent_values, shown_values = reading.pop("sensors"), latest["sensors"]
     assert as_floats(shown_values) == as_floats(sent_values)
     assert {field: latest[field] for field in reading} == reading
@@ -53,7 +55,7 @@ def as_floats(sensors: Json) -> dict[str, float]:
     return {sensor: float(value) for sensor, value in sensors.items()}
 
 
-BAD_READINGS: dict[str, tuple[str, Json]] = {
+INVALID_READINGS: dict[str, tuple[str, Json]] = {
     "no batch id": ("batch_id", changed(batch_id="")),
     "a batch id of 257": ("batch_id", changed(batch_id="x" * 257)),
     "a batch id with a space": ("batch_id", changed(batch_id="a b")),
@@ -77,8 +79,8 @@ BAD_READINGS: dict[str, tuple[str, Json]] = {
     "a boot id without dashes": ("boot_id", changed(boot_id="7c9e6679742540de944be07fc1f90ae7")),
     "an empty boot id": ("boot_id", changed(boot_id="")),
     "an empty version": ("firmware_version", changed(firmware_version="")),
-    "an endless number": ("sensors.a", changed(sensors={"a": int("1" * 400)})),
-    "an endless version": ("firmware_version", changed(firmware_version="1" * 65)),
+    "400 digits": ("sensors.a", changed(sensors={"a": int("1" * 400)})),
+    "a version of 65": ("firmware_version", changed(firmware_version="1" * 65)),
     "an unprintable version": ("firmware_version", changed(firmware_version="1\x00")),
     "65 sensors": ("sensors", changed(sensors={f"s{number}": 1 for number in range(65)})),
     "65 states": (
@@ -101,13 +103,13 @@ BAD_READINGS: dict[str, tuple[str, Json]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_READINGS)
-async def test_what_breaks_a_rule_is_rejected_with_its_place_and_field(
+@pytest.mark.parametrize("name", INVALID_READINGS)
+async def test_an_invalid_reading_is_rejected_with_index_and_field(
     server: DevicesServer, key: str, name: str
 ) -> None:
     board = Board()
-    field, changes = BAD_READINGS[name]
-    receipt = await sent(server, key, board.data(board.reading(0), board.reading(1) | changes))
+    field, changes = INVALID_READINGS[name]
+    receipt = await post_data(server, key, board.data(board.reading(0), board.reading(1) | changes))
     assert receipt["acknowledged_batch_ids"] == [board.reading(0)["batch_id"]]
     [rejected] = receipt["rejected"]
     assert (rejected["index"], rejected["field"]) == (1, field)
@@ -116,16 +118,14 @@ async def test_what_breaks_a_rule_is_rejected_with_its_place_and_field(
 
 
 @pytest.mark.parametrize("field", ["batch_id", "timestamp_ms", "sensors"])
-async def test_a_reading_without_a_field_is_rejected_by_its_name(
-    server: DevicesServer, key: str, field: str
-) -> None:
+async def test_a_missing_field_is_named(server: DevicesServer, key: str, field: str) -> None:
     board = Board()
     incomplete = {name: value for name, value in board.reading().items() if name != field}
-    receipt = await sent(server, key, board.data(incomplete))
+    receipt = await post_data(server, key, board.data(incomplete))
     assert receipt["rejected"] == [{"index": 0, "field": field, "why": f"{field} is missing"}]
 
 
-BAD_HEADS: dict[str, Json] = {
+INVALID_IDENTITIES: dict[str, Json] = {
     "hardware_id": changed(hardware_id="aa:bb:cc:dd:ee:ff"),
     "boot_id": changed(boot_id="7c9e6679-7425-10de-944b-e07fc1f90ae7"),
     "firmware_version": changed(firmware_version=""),
@@ -133,14 +133,17 @@ BAD_HEADS: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("route", ["/register", "/data"])
-@pytest.mark.parametrize("field", BAD_HEADS)
-async def test_a_board_that_does_not_say_properly_who_it_is_is_refused(
+@pytest.mark.parametrize("field", INVALID_IDENTITIES)
+async def test_an_invalid_board_identity_is_rejected(
     server: DevicesServer, key: str, route: str, field: str
 ) -> None:
     board = Board()
     content = board.registration() if route == "/register" else board.data(board.reading())
     assert_error(
-        await server.post(route, content | BAD_HEADS[field], key=key), 400, "INVALID_FORMAT", field
+        await server.post(route, content | INVALID_IDENTITIES[field], key=key),
+        400,
+        "INVALID_FORMAT",
+        field,
     )
     assert_error(
         await server.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field
@@ -163,7 +166,7 @@ async def test_a_board_that_does_not_say_properly_who_it_is_is_refused(
         "",
     ],
 )
-async def test_a_hardware_id_is_a_mac_address_in_capitals(
+async def test_a_hardware_id_is_an_upper_case_mac_address(
     server: DevicesServer, key: str, hardware_id: str
 ) -> None:
     assert_error(
@@ -174,7 +177,7 @@ async def test_a_hardware_id_is_a_mac_address_in_capitals(
     )
 
 
-BAD_CAPABILITIES: dict[str, tuple[Any, str]] = {
+INVALID_CAPABILITIES: dict[str, tuple[Any, str]] = {
     "none": (None, "capabilities"),
     "a list": ([], "capabilities"),
     "sensors as text": ({"sensors": "bme280"}, "capabilities.sensors"),
@@ -187,18 +190,18 @@ BAD_CAPABILITIES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_CAPABILITIES)
-async def test_capabilities_are_sensors_and_features(
+@pytest.mark.parametrize("name", INVALID_CAPABILITIES)
+async def test_invalid_capabilities_are_rejected(
     server: DevicesServer, key: str, name: str
 ) -> None:
-    capabilities, field = BAD_CAPABILITIES[name]
+    capabilities, field = INVALID_CAPABILITIES[name]
     answer = await server.post(
         "/register", Board().registration(capabilities=capabilities), key=key
     )
     assert_error(answer, 400, "INVALID_FORMAT", field)
 
 
-async def test_a_registration_says_what_the_board_can_do(server: DevicesServer, key: str) -> None:
+async def test_a_registration_requires_capabilities(server: DevicesServer, key: str) -> None:
     content = Board().registration()
     del content["capabilities"]
     assert_error(
@@ -206,7 +209,7 @@ async def test_a_registration_says_what_the_board_can_do(server: DevicesServer, 
     )
 
 
-async def test_unknown_fields_are_named(server: DevicesServer, key: str) -> None:
+async def test_unknown_fields_are_rejected_by_name(server: DevicesServer, key: str) -> None:
     board = Board(new_hardware_id())
     assert_error(
         await server.post("/register", board.registration(color=1), key=key),

@@ -1,4 +1,4 @@
-"""While the store is away: every route that reads says so in the one shape, and an export that breaks off does not look whole."""
+"""While the store is unavailable, reads fail with 503 and exports end visibly incomplete."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,13 +21,13 @@ from tests.devices.harness import (
 )
 from tests.store.misbehaving import Service, answer, closed, misbehaving
 
-PAGE = 500  # readings that an export asks for at a time
-NOTHING_MORE: dict[str, Any] = {"Items": [], "Count": 0, "ScannedCount": 0}
+PAGE = 500  # the page size of an export
+LAST_PAGE: dict[str, Any] = {"Items": [], "Count": 0, "ScannedCount": 0}
 
 
 @pytest.fixture(scope="module")
 async def shared() -> AsyncIterator[Service]:
-    """A service with DynamoDB's protocol, and a store that soon gives it up."""
+    """A fake DynamoDB service, and a store with a short retry policy."""
     retry_policy = DynamoDBRetryPolicy(attempts=2, initial_backoff=0.001)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "tally")
@@ -41,7 +41,7 @@ async def shared() -> AsyncIterator[Service]:
 async def server(
     shared: Service, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[DevicesServer]:
-    folder = tmp_path_factory.mktemp("away")
+    folder = tmp_path_factory.mktemp("unavailable")
     async with open_server(
         make_settings(data_dir=folder, store_engine="dynamodb", dynamodb_endpoint=shared.url)
     ) as server:
@@ -50,7 +50,7 @@ async def server(
 
 @pytest.fixture
 def service(shared: Service) -> Service:
-    """The service as if nobody had asked it anything."""
+    """The service without recorded requests."""
     shared.forget()
     return shared
 
@@ -68,25 +68,25 @@ def service(shared: Service) -> Service:
         *(f"/devices/{{device}}/export?format={name}" for name in FORMATS),
     ],
 )
-async def test_what_reads_is_refused_while_the_service_is_away(
+async def test_reads_fail_with_503_while_the_service_is_unavailable(
     server: DevicesServer, service: Service, path: str
 ) -> None:
     service.replies += [closed] * 10
-    refused = await server.operator_request(path.format(device=Board().hardware_id))
-    assert_error(refused, 503, "UNAVAILABLE", "store")
-    assert refused.headers["retry-after"] == "1"
-    assert len(service.sent) == 2, "a read is harmless, so it was tried again"
+    response = await server.operator_request(path.format(device=Board().hardware_id))
+    assert_error(response, 503, "UNAVAILABLE", "store")
+    assert response.headers["retry-after"] == "1"
+    assert len(service.sent) == 2, "reads are retried"
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_an_export_that_breaks_off_does_not_look_whole(
+async def test_an_interrupted_export_is_visibly_incomplete(
     server: DevicesServer, service: Service, name: str
 ) -> None:
-    """The connection ends without the mark of the end that a whole answer has, also for a client that counts no bytes."""
+    """The connection closes without the final chunk."""
     board = Board()
     service.replies += [
-        answer({"Item": as_stored(device_of(board))}),
-        page_of(board),
+        answer({"Item": encode_item(device_item(board))}),
+        readings_page(board),
         closed,
         closed,
     ]
@@ -96,36 +96,39 @@ async def test_an_export_that_breaks_off_does_not_look_whole(
     assert b"transfer-encoding: chunked" in head.lower()
     assert not body.endswith(b"0\r\n\r\n")
     assert [sent.operation for sent in service.sent] == ["GetItem", "Query", "Query", "Query"]
-    if name != "parquet":  # whose first rows wait for many more
+    if name != "parquet":  # its first row group is not complete yet
         assert body.count(board.hardware_id.encode()) >= PAGE
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_an_export_that_is_whole_says_so(
+async def test_a_complete_export_ends_with_the_final_chunk(
     server: DevicesServer, service: Service, name: str
 ) -> None:
     board = Board()
     service.replies += [
-        answer({"Item": as_stored(device_of(board))}),
-        page_of(board),
-        answer(NOTHING_MORE),
+        answer({"Item": encode_item(device_item(board))}),
+        readings_page(board),
+        answer(LAST_PAGE),
     ]
     received = await all_bytes(server, f"/devices/devices/{board.hardware_id}/export?format={name}")
     assert received.endswith(b"\r\n0\r\n\r\n")
 
 
 async def all_bytes(server: DevicesServer, path: str) -> bytes:
-    """All that the server sends on a connection of its own, up to the end of it."""
-    where = urlsplit(server.url)
-    reader, writer = await asyncio.open_connection(where.hostname, where.port)
-    asked = f"GET {path} HTTP/1.1\r\nHost: tally\r\nAuthorization: Bearer {ADMIN}\r\nConnection: close\r\n\r\n"
-    writer.write(asked.encode())
+    """Return everything that the server sends on a new connection."""
+    address = urlsplit(server.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    request = (
+        f"GET {path} HTTP/1.1\r\nHost: tally\r\nAuthorization: Bearer {ADMIN}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    writer.write(request.encode())
     received = await reader.read(-1)
     writer.close()
     return received
 
 
-def device_of(board: Board) -> dict[str, Any]:
+def device_item(board: Board) -> dict[str, Any]:
     seen = "2026-01-01T00:00:00Z"
     return {
         "hardware_id": board.hardware_id,
@@ -141,21 +144,21 @@ def device_of(board: Board) -> dict[str, Any]:
     }
 
 
-def page_of(board: Board) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
-    """A page of readings, with more to come."""
-    found = [reading_of(board, number) for number in range(PAGE)]
+def readings_page(board: Board) -> Callable[[asyncio.StreamWriter], Awaitable[None]]:
+    """Build a page of readings with a next page."""
+    found = [reading_item(board, number) for number in range(PAGE)]
     last = {name: found[-1][name] for name in ("hardware_id", "ts_batch")}
     return answer(
         {
-            "Items": [as_stored(item) for item in found],
+            "Items": [encode_item(item) for item in found],
             "Count": PAGE,
             "ScannedCount": PAGE,
-            "LastEvaluatedKey": as_stored(last),
+            "LastEvaluatedKey": encode_item(last),
         }
     )
 
 
-def reading_of(board: Board, number: int) -> dict[str, Any]:
+def reading_item(board: Board, number: int) -> dict[str, Any]:
     reading = board.reading(number)
     return {
         "hardware_id": board.hardware_id,
@@ -169,12 +172,12 @@ def reading_of(board: Board, number: int) -> dict[str, Any]:
     }
 
 
-def as_stored(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item in DynamoDB's words."""
-    return {name: _value(value) for name, value in item.items()}
+def encode_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Encode an item in DynamoDB's JSON."""
+    return {name: _encode_value(value) for name, value in item.items()}
 
 
-def _value(value: Any) -> dict[str, Any]:
+def _encode_value(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"S": value}
-    return {"N": str(value)} if isinstance(value, int) else {"M": as_stored(value)}
+    return {"N": str(value)} if isinstance(value, int) else {"M": encode_item(value)}

@@ -1,4 +1,4 @@
-"""Sessions, states, claims and audit events keep their promises, on every engine."""
+"""The access patterns of sessions, states, claims and audit events, on every engine."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tests.collect import factories
 REPOSITORIES = (CollectRepository, BrowserSessionRepository, AuditRepository, IdempotencyRepository)
 
 
-# Far ahead: a service removes what has expired by its own clock.
+# In the future, because external services expire items by their own clock.
 NOW = 4_000_000_000
 
 
@@ -30,34 +30,34 @@ def session(user: str, expires_at: int = NOW + 1000) -> BrowserSession:
     return BrowserSession(factories.new_user_id(), user, factories.TIME, expires_at)
 
 
-async def test_a_session_is_gone_at_its_time_whether_or_not_it_was_swept(
+async def test_an_expired_session_is_not_found(
     sessions: BrowserSessionRepository,
 ) -> None:
-    """The read checks the time itself."""
+    """The read checks the expiry, whether or not TTL has deleted the item."""
     mine = session("ann")
     await sessions.create(mine)
     assert await sessions.find(mine.session_hash, NOW + 999) == mine
     assert await sessions.find(mine.session_hash, NOW + 1000) is None
 
 
-async def test_all_sessions_of_one_person_end_together(sessions: BrowserSessionRepository) -> None:
-    """Others stay signed in, and states are none of its business."""
+async def test_all_sessions_of_a_user_are_deleted(sessions: BrowserSessionRepository) -> None:
+    """Sessions of other users are kept."""
     ann, bob = factories.new_user_id(), factories.new_user_id()
     of_ann, of_bob = [session(ann) for _ in range(30)], session(bob)
-    for each in (*of_ann, of_bob):
-        await sessions.create(each)
+    for new_session in (*of_ann, of_bob):
+        await sessions.create(new_session)
     assert await sessions.delete_batch(ann) == 30
     assert await sessions.delete_batch(ann) == 0
-    assert [await sessions.find(each.session_hash, 1) for each in of_ann] == [None] * 30
+    assert [await sessions.find(deleted.session_hash, 1) for deleted in of_ann] == [None] * 30
     assert await sessions.find(of_bob.session_hash, 1) == of_bob
 
 
-async def test_a_state_works_once_in_its_browser_in_its_time(
+async def test_a_state_is_valid_once_in_its_browser_until_it_expires(
     sessions: BrowserSessionRepository,
 ) -> None:
-    """Of twenty uses at once one succeeds; a wrong browser, purpose or time neither gets nor spoils it."""
+    """One of twenty concurrent uses succeeds. Failed uses do not consume it."""
     pending = PendingState(
-        factories.new_user_id(), "login", "browser", NOW + 600, "/here", "sealed"
+        factories.new_user_id(), "login", "browser", NOW + 600, "/here", "encrypted"
     )
     await sessions.begin(pending)
     for purpose, browser, now in (
@@ -69,13 +69,13 @@ async def test_a_state_works_once_in_its_browser_in_its_time(
     found = await asyncio.gather(
         *(sessions.use(pending.state, "login", "browser", NOW + 599) for _ in range(20))
     )
-    assert [each for each in found if each is not None] == [pending]
+    assert [state for state in found if state is not None] == [pending]
 
 
-async def test_an_event_is_claimed_by_one_until_the_lease_runs_out(
+async def test_a_claim_is_exclusive_until_its_lease_expires(
     idempotency: IdempotencyRepository,
 ) -> None:
-    """Of many claims at once one succeeds; after a crash another may, and only the holder finishes."""
+    """One of many concurrent claims succeeds, and only the holder can finish."""
     key = factories.new_user_id()
     tokens = [f"worker-{number}" for number in range(10)]
     claims = await asyncio.gather(
@@ -92,16 +92,18 @@ async def test_an_event_is_claimed_by_one_until_the_lease_runs_out(
     assert await idempotency.claim(key, "again", NOW + 10_000, 60) is Claim.DONE
 
 
-async def test_a_failure_gives_the_event_back_at_once(idempotency: IdempotencyRepository) -> None:
-    """Nobody has to wait for the lease of a worker that said that it failed."""
+async def test_a_released_claim_is_available_immediately(
+    idempotency: IdempotencyRepository,
+) -> None:
+    """Without waiting for the lease."""
     key = factories.new_user_id()
     assert await idempotency.claim(key, "a", NOW + 100, 60) is Claim.MINE
     await idempotency.release(key, "a")
     assert await idempotency.claim(key, "b", NOW + 100, 60) is Claim.MINE
 
 
-async def test_audit_events_are_found_by_each_of_their_keys(audit: AuditRepository) -> None:
-    """Newest first, page by page, and two events of one request never overwrite each other."""
+async def test_audit_events_are_found_by_all_three_keys(audit: AuditRepository) -> None:
+    """Newest first, in pages. Events of one request do not overwrite each other."""
     name, correlation, kind = (
         factories.new_user_id(),
         factories.new_user_id(),
@@ -123,8 +125,8 @@ async def test_audit_events_are_found_by_each_of_their_keys(audit: AuditReposito
     assert (await audit.by_event(kind, "209611", 10, None))[0] == []
 
 
-class Forbidden:
-    """A repository that breaks the rules of the seed, one in each method."""
+class ViolatingRepository:
+    """A repository whose methods each violate a rule of the seed."""
 
     tables = (COMMIT_COLLECT,)
 
@@ -143,7 +145,7 @@ class Forbidden:
     async def cross_partitions(self) -> None:
         await self.store.query(COMMIT_COLLECT, F("PK").begins_with("USER#"))
 
-    @access("Read on and on", Query, table=COMMIT_COLLECT)
+    @access("Read endless pages", Query, table=COMMIT_COLLECT)
     async def endless_pages(self) -> None:
         page = await self.store.query(COMMIT_COLLECT, F("PK") == "MODEL#none", limit=1)
         await self.store.query(
@@ -176,16 +178,16 @@ class Forbidden:
         ("unconditional_write", AccessViolation),
     ],
 )
-async def test_the_store_refuses_what_the_seed_forbids(
+async def test_the_store_rejects_access_violations(
     engine: Engine, method: str, error: type[Exception]
 ) -> None:
-    """Not by good intentions: a method that tries is stopped before anything is read."""
+    """Before anything is read."""
     with pytest.raises(error):
-        await getattr(Forbidden(Store(engine)), method)()
+        await getattr(ViolatingRepository(Store(engine)), method)()
 
 
-async def test_a_scan_without_a_bound_cannot_even_be_declared() -> None:
-    """And none of the repositories declares one with a bound."""
+async def test_no_repository_declares_a_scan() -> None:
+    """And all declarations are valid."""
     catalogue = Catalogue({"collect": REPOSITORIES})
     check_repositories(catalogue)
     operations = {use.name for entry in catalogue.entries() for use in entry.pattern.operation.uses}

@@ -1,4 +1,4 @@
-"""A crash between any two writes of whatever writes more than once: done again, it ends as if nothing had happened."""
+"""Every operation with several writes can be repeated after a crash between any two of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from tally.store.sqlite import open_sqlite
 from tests.collect import factories
 from tests.collect.conftest import TABLES
 from tests.collect.test_crashes import MAX_WRITES, goal
-from tests.collect.test_repository_beside import session
+from tests.collect.test_repository_sessions import session
 from tests.collect.worker_harness import (
     ENCRYPTOR,
     Crash,
@@ -29,7 +29,7 @@ from tests.collect.worker_harness import (
     pending_events_of,
 )
 
-LONG_AGO = 1_767_225_600
+EVENT_TIME = 1_767_225_600
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[En
         yield engine
 
 
-class Story(ABC):
-    """Something that somebody does; `act` is what a crash interrupts, and what is done again afterwards."""
+class Scenario(ABC):
+    """An operation. `act` is interrupted by a crash and then repeated."""
 
     def __init__(self, strava: FakeStrava, name: str, athlete_id: int) -> None:
         self.strava = strava
@@ -50,34 +50,34 @@ class Story(ABC):
 
     @abstractmethod
     async def prepare(self, worker_harness: WorkerHarness) -> None:
-        """What was there before."""
+        """Create the initial state."""
 
     @abstractmethod
     async def act(self, worker_harness: WorkerHarness) -> None: ...
 
     @abstractmethod
     async def check(self, worker_harness: WorkerHarness) -> None:
-        """How it must stand in the end."""
+        """Check the final state."""
 
 
-class Event(Story):
-    """An event that the worker applies; the activity had been applied before."""
+class Event(Scenario):
+    """The worker applies an event of a known activity."""
 
     aspect = "update"
 
     async def prepare(self, worker_harness: WorkerHarness) -> None:
         self.number = factories.new_id()
-        self.held = await goal(worker_harness, self.name)
+        self.milestone = await goal(worker_harness, self.name)
         self.strava.activities[self.number] = activity(self.number, 3000)
         await worker_harness.webhook.receive(
-            delivery(self.athlete_id, self.number, "create", LONG_AGO)
+            delivery(self.athlete_id, self.number, "create", EVENT_TIME)
         )
         await worker_harness.worker.run()
         self.strava.activities[self.number] = activity(self.number, 5000)
         await worker_harness.webhook.receive(self.event())
 
     def event(self) -> WebhookDelivery:
-        return delivery(self.athlete_id, self.number, self.aspect, LONG_AGO + 60)
+        return delivery(self.athlete_id, self.number, self.aspect, EVENT_TIME + 60)
 
     async def act(self, worker_harness: WorkerHarness) -> None:
         await worker_harness.worker.run()
@@ -85,7 +85,7 @@ class Event(Story):
     async def check(self, worker_harness: WorkerHarness) -> None:
         assert await pending_events_of(worker_harness, self.athlete_id) == []
         now = await worker_harness.services.milestones.get(
-            self.name, self.held.milestone.milestone_id
+            self.name, self.milestone.milestone.milestone_id
         )
         assert (now.milestone.progress, now.milestone.version, len(now.awards)) == self.expected()
         await self.check_workout(worker_harness)
@@ -100,11 +100,11 @@ class Event(Story):
 
 
 class Update(Event):
-    """The workout is as it was edited, and what it adds is there."""
+    """The workout and the progress are updated."""
 
 
 class Deletion(Event):
-    """The workout is marked, and what it earned stays."""
+    """The workout is marked as deleted, and awards are retained."""
 
     aspect = "delete"
 
@@ -117,8 +117,8 @@ class Deletion(Event):
         assert found.is_deleted
 
 
-class Several(Update):
-    """Events that came together and move the milestones together: all of them count."""
+class EventBatch(Update):
+    """A batch of events advances the milestones once, and all of them count."""
 
     async def prepare(self, worker_harness: WorkerHarness) -> None:
         await super().prepare(worker_harness)
@@ -126,7 +126,7 @@ class Several(Update):
             number = factories.new_id()
             self.strava.activities[number] = activity(number, 1000)
             await worker_harness.webhook.receive(
-                delivery(self.athlete_id, number, "create", LONG_AGO + 120)
+                delivery(self.athlete_id, number, "create", EVENT_TIME + 120)
             )
 
     def expected(self) -> tuple[int, int, int]:
@@ -134,7 +134,7 @@ class Several(Update):
 
 
 class Deauthorisation(Event):
-    """The link is gone on both sides, and what was collected stays."""
+    """Connection and owner are deleted, and workouts are retained."""
 
     def event(self) -> WebhookDelivery:
         return WebhookDelivery(
@@ -143,7 +143,7 @@ class Deauthorisation(Event):
             "update",
             self.athlete_id,
             1,
-            LONG_AGO + 60,
+            EVENT_TIME + 60,
             {"authorized": "false"},
         )
 
@@ -156,8 +156,8 @@ class Deauthorisation(Event):
         assert await worker_harness.services.repository.linked_users(self.athlete_id) == set()
 
 
-class LinkingService(Story):
-    """Consent for a second athlete, which takes the place of the first; begun anew when it was interrupted."""
+class Link(Scenario):
+    """Linking a second athlete replaces the first."""
 
     async def prepare(self, worker_harness: WorkerHarness) -> None:
         assert await worker_harness.services.repository.owner(self.athlete_id) == self.name
@@ -183,8 +183,8 @@ class LinkingService(Story):
         assert await worker_harness.services.repository.owner(self.athlete_id) is None
 
 
-class Unlinking(Story):
-    """No connection, no owner; asked again, there is nothing to unlink."""
+class Unlink(Scenario):
+    """Connection and owner are deleted."""
 
     async def prepare(self, worker_harness: WorkerHarness) -> None:
         assert await worker_harness.services.repository.owner(self.athlete_id) == self.name
@@ -199,7 +199,7 @@ class Unlinking(Story):
 
 
 class FakeIdentityProvider:
-    """Knows one person."""
+    """A provider that identifies every user as the same one."""
 
     def __init__(self, user_id: str) -> None:
         self.user_id = user_id
@@ -220,8 +220,8 @@ class FakeIdentityProvider:
         return OidcIdentity(self.user_id, None, "a-refresh-token")
 
 
-class FirstSignIn(Story):
-    """One profile, and a session that works."""
+class FirstSignIn(Scenario):
+    """The profile and a valid session exist."""
 
     async def prepare(self, worker_harness: WorkerHarness) -> None:
         self.newcomer = factories.new_user_id()
@@ -259,8 +259,8 @@ class FirstSignIn(Story):
         ).user_id == self.newcomer
 
 
-class Goal(Story):
-    """A milestone that looks back: whatever was made before the crash is moved by the next run."""
+class NewMilestone(Scenario):
+    """A milestone with existing workouts is advanced by the next run."""
 
     async def prepare(self, worker_harness: WorkerHarness) -> None:
         made = factories.workout(self.name, distance=5000)
@@ -273,52 +273,52 @@ class Goal(Story):
         await worker_harness.services.engine.advance_all(self.name)
         found = await worker_harness.services.milestones.all(self.name)
         assert found
-        for held in found:
+        for current in found:
             assert (
-                held.milestone.progress,
-                held.milestone.parts_minted,
-                held.milestone.version,
+                current.milestone.progress,
+                current.milestone.parts_minted,
+                current.milestone.version,
             ) == (5000, 5, 2)
-            assert held.ledger == {1, 2, 3, 4, 5}
+            assert current.ledger == {1, 2, 3, 4, 5}
 
 
-STORIES: list[type[Story]] = [
+SCENARIOS: list[type[Scenario]] = [
     Update,
-    Several,
+    EventBatch,
     Deletion,
     Deauthorisation,
-    LinkingService,
-    Unlinking,
+    Link,
+    Unlink,
     FirstSignIn,
-    Goal,
+    NewMilestone,
 ]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("kind", STORIES)
-async def test_a_crash_at_any_write_is_made_good_by_doing_it_again(
-    embedded: Engine, kind: type[Story], after: bool
+@pytest.mark.parametrize("kind", SCENARIOS)
+async def test_repeating_an_operation_completes_it_after_a_crash(
+    embedded: Engine, kind: type[Scenario], after: bool
 ) -> None:
-    """Wherever the process died, before or after a write became durable."""
+    """For a crash before or after any write."""
     for writes in range(MAX_WRITES):
         clock, strava = ManualClock(datetime.now(UTC)), FakeStrava()
         async with open_worker(embedded, clock, strava) as worker_harness:
-            story = kind(strava, *await create_linked_user(worker_harness))
-            await story.prepare(worker_harness)
-            died = False
+            scenario = kind(strava, *await create_linked_user(worker_harness))
+            await scenario.prepare(worker_harness)
+            crashed = False
             try:
-                mortal = CrashingEngine(embedded, writes, after=after)
+                crashing_engine = CrashingEngine(embedded, writes, after=after)
                 async with open_worker(
-                    mortal, clock, strava, model=worker_harness.services.model
-                ) as doomed:
-                    await story.act(doomed)
+                    crashing_engine, clock, strava, model=worker_harness.services.model
+                ) as crashing:
+                    await scenario.act(crashing)
             except (Crash, BaseExceptionGroup):
-                died = True
-            clock._elapsed += 61  # the lease is over
-            if died or isinstance(story, Event):
-                await story.act(worker_harness)
-            await story.check(worker_harness)
-        if not died:
+                crashed = True
+            clock._elapsed += 61  # the lease expires
+            if crashed or isinstance(scenario, Event):
+                await scenario.act(worker_harness)
+            await scenario.check(worker_harness)
+        if not crashed:
             assert writes > 0
             return
-    pytest.fail(f"it takes more than {MAX_WRITES} writes")
+    pytest.fail(f"the operation takes more than {MAX_WRITES} writes")
