@@ -29,13 +29,13 @@ from tests.cricket.factories import DAY, MOMENT, NOW
 
 
 async def call_all_access_patterns(store: Store) -> None:
-    """All accesses of all tables."""
+    """Call the access patterns of all tables."""
     for tour in (
         _fixtures,
         _reference,
         _devices,
         _followers,
-        _notices_and_locks,
+        _notifications_and_locks,
         _states,
         _fixture_cache,
         _activities,
@@ -117,7 +117,7 @@ async def _followers(store: Store) -> None:
     await subscriptions.remove_all(match_id)
 
 
-async def _notices_and_locks(store: Store) -> None:
+async def _notifications_and_locks(store: Store) -> None:
     notifications, locks = NotificationRepository(store), LockRepository(store)
     made = factories.notice(factories.number())
     await notifications.mark_sent(made)

@@ -1,8 +1,9 @@
 """Starts the cricket server with simulated SportMonks, Cognito and APNs on one manual clock.
 
-ana = ground.person("ana")
-answer = await ana.post("/user/follow/65001", {"teamId": "5"})
-await ground.play(match, deliveries=6)
+ana = server.user("ana")
+response = await ana.post("/user/follow/65001", {"teamId": "5"})
+match.deliver(6)
+await server.poll()
 """
 
 import asyncio
@@ -31,13 +32,13 @@ from tally.sim.sportmonks.playback import MatchPlayback
 from tally.sim.sportmonks.simulator import SportMonksSimulator
 
 ADMIN = "the-key-of-the-operators-of-cricket-0123"
-# So late that no emulator takes what is stored for expired by its own clock.
+# In the far future, so that emulators do not delete items by their own clock.
 START = datetime(2080, 3, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """What came back."""
+    """A response with its decoded body."""
 
     status: int
     headers: Mapping[str, str]
@@ -50,7 +51,7 @@ class ApiResponse:
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """Somebody with certain headers."""
+    """Sends requests with fixed headers."""
 
     client: Client
     url: str
@@ -63,20 +64,20 @@ class ApiClient:
         if content is not None:
             body = content if isinstance(content, bytes) else msgspec.json.encode(content)
             request = request.header("Content-Type", "application/json").body_bytes(body)
-        response = await request.build().send()
-        answered = ApiResponse(
-            response.status, dict(response.headers.items()), bytes(await response.bytes())
+        received = await request.build().send()
+        response = ApiResponse(
+            received.status, dict(received.headers.items()), bytes(await received.bytes())
         )
-        assert answered.headers["x-request-id"], "every answer has the id of its request"
-        return answered
+        assert response.headers["x-request-id"], "every response has a request id"
+        return response
 
     async def get(self, path: str) -> ApiResponse:
         return await self.send("GET", path)
 
-    async def found(self, path: str) -> Any:
-        answer = await self.get(path)
-        assert answer.status == 200, answer
-        return answer.json
+    async def get_json(self, path: str) -> Any:
+        response = await self.get(path)
+        assert response.status == 200, response
+        return response.json
 
     async def post(self, path: str, content: object) -> ApiResponse:
         return await self.send("POST", path, content)
@@ -93,10 +94,10 @@ class ApiClient:
 
 @dataclass(frozen=True, slots=True)
 class ApiHarness:
-    """All of it."""
+    """The server, its simulators and the clock."""
 
     url: str
-    parts: Application
+    application: Application
     clock: ManualClock
     sportmonks: SportMonksSimulator
     cognito: CognitoSimulator
@@ -105,39 +106,39 @@ class ApiHarness:
 
     @property
     def cricket(self) -> Cricket:
-        backend = self.parts.backends["cricket"]
+        backend = self.application.backends["cricket"]
         assert isinstance(backend, Cricket)
         return backend
 
-    def person(self, user_id: str) -> ApiClient:
+    def user(self, user_id: str) -> ApiClient:
         return ApiClient(
             self.client, self.url, {"Authorization": f"Bearer {self.cognito.user_token(user_id)}"}
         )
 
-    def operator(self) -> ApiClient:
+    def admin(self) -> ApiClient:
         return ApiClient(self.client, self.url, {"X-Admin-Key": ADMIN})
 
-    def nobody(self) -> ApiClient:
+    def anonymous(self) -> ApiClient:
         return ApiClient(self.client, self.url, {})
 
     async def sync(self) -> None:
-        """Bring leagues, teams and fixtures in."""
+        """Sync leagues, teams and fixtures."""
         await self.cricket.services.sync.sync_leagues()
         await self.cricket.services.sync.sync_teams()
         await self.cricket.services.sync.sync_fixtures()
-        self.pass_time(61)
+        self.skip_time(61)
 
     async def poll(self) -> None:
-        """One look at the scores, and everybody has been told."""
+        """Poll the scores once and wait for all deliveries."""
         await self.cricket.live.poller.run()
         await self.cricket.live.workers.wait_idle()
 
-    def pass_time(self, seconds: float) -> None:
-        """Be so much later, without waking whoever sleeps on the way."""
+    def skip_time(self, seconds: float) -> None:
+        """Advance the clock without waking sleeping tasks."""
         self.clock._elapsed += seconds
 
     def live_match(self, deliveries: int = 12) -> MatchPlayback:
-        """A match that is well under way, moved by hand."""
+        """Start a live match that tests advance."""
         broadcast = self.sportmonks.add(bundled_match(), starting_at=self.clock.now())
         broadcast.deliver(deliveries)
         return broadcast
@@ -145,13 +146,13 @@ class ApiHarness:
 
 @functools.cache
 def signing_keys() -> SigningKeys:
-    """The same for all grounds of a process: it takes a while to find them."""
+    """Generate keys once per process, because that is slow."""
     return SigningKeys()
 
 
 @asynccontextmanager
 async def open_api_harness(folder: Path, **changes: Any) -> AsyncIterator[ApiHarness]:
-    """A server that nobody else has, on SQLite unless the settings say otherwise; no job runs but by hand."""
+    """Start a server on SQLite unless `changes` says otherwise; tests run the jobs."""
     clock = ManualClock(START)
     async with AsyncExitStack() as stack:
         sportmonks = await stack.enter_async_context(SportMonksSimulator(clock).serving())
@@ -160,16 +161,16 @@ async def open_api_harness(folder: Path, **changes: Any) -> AsyncIterator[ApiHar
         )
         apns = await stack.enter_async_context(ApnsSimulator(clock).serving())
         settings = apns.configure(_settings(folder, sportmonks, cognito), folder / "authority.pem")
-        parts = await stack.enter_async_context(
+        application = await stack.enter_async_context(
             open_application(replace(settings, **changes), clock)
         )
         url = await stack.enter_async_context(
-            serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain)
+            serving(build_app(replace(application, jobs=())), on_stopping=application.drain)
         )
         client = await stack.enter_async_context(
             ClientBuilder().no_proxy().follow_redirects(False).build()
         )
-        yield ApiHarness(f"{url}/cricket", parts, clock, sportmonks, cognito, apns, client)
+        yield ApiHarness(f"{url}/cricket", application, clock, sportmonks, cognito, apns, client)
 
 
 def _settings(folder: Path, sportmonks: SportMonksSimulator, cognito: CognitoSimulator) -> Settings:
@@ -187,14 +188,14 @@ def _settings(folder: Path, sportmonks: SportMonksSimulator, cognito: CognitoSim
 
 
 class EventReader:
-    """A client that speaks just enough HTTP to read a stream as it comes."""
+    """Reads an SSE stream from a socket."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._text = ""
 
     async def event(self) -> dict[str, str]:
-        """The next event: its lines by their names."""
+        """Return the fields of the next event."""
         while "\n\n" not in self._text:
             size = int(await self._reader.readline(), 16)
             assert size, "the stream has ended"
@@ -204,27 +205,27 @@ class EventReader:
 
 
 @asynccontextmanager
-async def watching(caller: ApiClient, path: str) -> AsyncIterator[EventReader]:
-    """A stream that is open until the block ends."""
-    parts = urlsplit(caller.url)
+async def open_stream(client: ApiClient, path: str) -> AsyncIterator[EventReader]:
+    """Open an SSE stream for the block."""
+    parts = urlsplit(client.url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**22)
-    told = "".join(f"{name}: {value}\r\n" for name, value in caller.headers.items())
-    writer.write(f"GET {parts.path}{path} HTTP/1.1\r\nHost: x\r\n{told}\r\n".encode())
-    answered = (await reader.readuntil(b"\r\n\r\n")).decode()
-    assert "HTTP/1.1 200 OK" in answered, answered
-    assert "content-type: text/event-stream" in answered
+    headers = "".join(f"{name}: {value}\r\n" for name, value in client.headers.items())
+    writer.write(f"GET {parts.path}{path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+    response = (await reader.readuntil(b"\r\n\r\n")).decode()
+    assert "HTTP/1.1 200 OK" in response, response
+    assert "content-type: text/event-stream" in response
     try:
         yield EventReader(reader)
     finally:
         writer.transport.abort()
 
 
-def expect_error(answer: ApiResponse, status: int, code: str, *words: str) -> None:
-    """The one shape that every error has."""
-    assert answer.status == status, answer
-    told = answer.json
-    assert set(told) == {"error"}, told
-    assert set(told["error"]) == {"code", "message"}, told
-    assert told["error"]["code"] == code, told
+def expect_error(response: ApiResponse, status: int, code: str, *words: str) -> None:
+    """Expect an error with this status and code, and these words in its message."""
+    assert response.status == status, response
+    body = response.json
+    assert set(body) == {"error"}, body
+    assert set(body["error"]) == {"code", "message"}, body
+    assert body["error"]["code"] == code, body
     for word in words:
-        assert word in told["error"]["message"], told
+        assert word in body["error"]["message"], body

@@ -30,26 +30,26 @@ MAILBOX = "phones"
 
 @dataclass(slots=True)
 class BackendHarness:
-    """Everybody who has to do with a match; `restart` takes the server away and brings another one."""
+    """The server, its simulators and virtual phones; the fields are what tests access."""
 
     clock: ManualClock
     apns: ApnsSimulator
     cognito: CognitoSimulator
     client: Client
     settings: Settings
-    parts: Application
+    application: Application
     url: str
     stack: AsyncExitStack
     phones: dict[str, VirtualPhone] = field(default_factory=dict)
 
     @property
     def cricket(self) -> Cricket:
-        return cast("Cricket", self.parts.backends["cricket"])
+        return cast("Cricket", self.application.backends["cricket"])
 
     async def restart(self) -> None:
-        """The server is gone, and all that it remembered; another one starts on the same data."""
+        """Stop the server and start another one on the same data."""
         await self.stack.aclose()
-        self.parts, self.url = await _start(self.stack, self.settings, self.clock)
+        self.application, self.url = await _start(self.stack, self.settings, self.clock)
         for device, phone in self.phones.items():
             phone.api = self._api(device.split("/")[0])
             phone.app = None
@@ -58,7 +58,7 @@ class BackendHarness:
     async def phone(
         self, owner: str, name: str = "phone", os_version: str = "17.4"
     ) -> VirtualPhone:
-        """A phone whose owner has just launched the app."""
+        """Start a phone whose user has launched the app."""
         device = f"{owner}/{name}"
         phone = VirtualPhone(
             device.replace("/", "-"),
@@ -79,7 +79,7 @@ class BackendHarness:
         return CricketClient(self.client, f"{self.url}/cricket", token)
 
     async def match(self, **changes: object) -> Fixture:
-        """A match that is about to begin."""
+        """Create a match that is about to start."""
         fixture = factories.fixture(
             start_time=format_start_time(self.clock.milliseconds()), **changes
         )
@@ -89,7 +89,7 @@ class BackendHarness:
     async def poll(
         self, fixture: Fixture, runs: int, status: MatchStatus = MatchStatus.IN_PLAY
     ) -> None:
-        """The score service says how the match stands; everybody who follows is told before this returns."""
+        """Process a feed with this score and deliver all pushes."""
         await self.clock.advance(2.5)
         now = self.clock.milliseconds()
         is_over = status.is_over
@@ -119,14 +119,14 @@ class BackendHarness:
         await self.cricket.live.workers.wait_idle()
         await self.deliver()
 
-    async def look(self, seconds: float = 30) -> None:
-        """The orchestrator's next look at everything."""
+    async def orchestrate(self, seconds: float = 30) -> None:
+        """Run the orchestrator and deliver all pushes."""
         await self.clock.advance(seconds)
         await self.cricket.live.orchestrator.run()
         await self.deliver()
 
     async def deliver(self) -> None:
-        """Hand on what Apple has taken so far, and let the apps do what they do about it."""
+        """Deliver accepted pushes to the phones and wait for their reactions."""
         mailbox = self.apns.devices.mailbox(MAILBOX)
         while not mailbox.is_empty:
             by_device = {phone.device_id: phone for phone in self.phones.values()}
@@ -135,7 +135,9 @@ class BackendHarness:
             await asyncio.gather(*(phone.wait_idle() for phone in self.phones.values()))
 
     async def record(self, fixture: Fixture, phone: VirtualPhone) -> LiveActivity:
-        owner = next(device.split("/")[0] for device, each in self.phones.items() if each is phone)
+        owner = next(
+            device.split("/")[0] for device, known in self.phones.items() if known is phone
+        )
         now = self.clock.milliseconds()
         found = await self.cricket.repositories.activities.get(
             fixture.match_id, owner, phone.device_id, now
@@ -147,8 +149,8 @@ class BackendHarness:
 async def _start(
     stack: AsyncExitStack, settings: Settings, clock: ManualClock
 ) -> tuple[Application, str]:
-    parts = await stack.enter_async_context(open_application(settings, clock))
-    return parts, await stack.enter_async_context(serving(build_app(parts)))
+    application = await stack.enter_async_context(open_application(settings, clock))
+    return application, await stack.enter_async_context(serving(build_app(application)))
 
 
 @asynccontextmanager
@@ -160,12 +162,12 @@ async def open_backend_harness(directory: Path) -> AsyncIterator[BackendHarness]
         ClientBuilder().build() as client,
         AsyncExitStack() as stack,
     ):
-        given = Settings(
+        settings = Settings(
             data_dir=directory,
             backends=("cricket",),
             cricket_issuer=cognito.issuer,
             cricket_client_id=cognito.client_id,
         )
-        settings = apns.configure(given, directory / "authority.pem")
-        parts, url = await _start(stack, settings, clock)
-        yield BackendHarness(clock, apns, cognito, client, settings, parts, url, stack)
+        settings = apns.configure(settings, directory / "authority.pem")
+        application, url = await _start(stack, settings, clock)
+        yield BackendHarness(clock, apns, cognito, client, settings, application, url, stack)

@@ -1,7 +1,6 @@
 """Fixtures: an engine with the cricket tables (SQLite, and DynamoDB Local if available) and a store.
 
-Tests share tables, never keys: each makes matches, people and devices with names of its own
-(`factories.py`).
+Tests share tables, never keys: each creates records with unique ids (`factories.py`).
 """
 
 import contextlib
@@ -41,7 +40,7 @@ TABLES = tuple(table for repository in REPOSITORIES for table in owned_tables(re
 async def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
-    """Each engine in turn, with the fifteen tables made."""
+    """Open each engine with the fifteen tables."""
     async with contextlib.AsyncExitStack() as stack:
         opened: Engine
         if request.param == "sqlite":
@@ -59,7 +58,7 @@ async def engine(
 
 @pytest.fixture
 def log_text() -> Iterator[LogText]:
-    """All that is logged during the test."""
+    """Capture the log of the test."""
     stream = io.StringIO()
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -72,7 +71,7 @@ def log_text() -> Iterator[LogText]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Far ahead: a service removes what has expired by its own clock."""
+    """Start in the far future, because an emulator deletes expired items by its own clock."""
     return ManualClock(datetime(2096, 10, 2, 12, tzinfo=UTC))
 
 

@@ -25,7 +25,7 @@ from tally.cricket.model.records import (
     epoch_ms,
 )
 
-# The match begins when the tests' clock begins.
+# The match starts when the clock of the tests starts.
 START = "2096-10-02T12:00:00Z"
 MOMENT = epoch_ms(START)
 NOW = MOMENT // 1000
@@ -39,7 +39,7 @@ def name(kind: str = "id") -> str:
 
 
 def number() -> str:
-    """An id as SportMonks gives them."""
+    """Return an id in the form of SportMonks ids."""
     return str(secrets.randbits(48))
 
 

@@ -2,7 +2,7 @@
 
 A ball is one word: `.` `1` `4` `6` runs off the bat (`a4` an all-run four), `W` bowled, `C` caught,
 `R` run out, `S` stumped off a wide, `H` retired hurt, `wd` `wd2` `nb` `nb4` extras, `b1` `lb2`
-byes, `p5` penalty runs. Overs change by themselves, bowlers take turns, and an innings ends after
+byes, `p5` penalty runs. Overs change automatically, bowlers alternate, and an innings ends after
 ten wickets or twenty overs.
 """
 
@@ -35,7 +35,7 @@ WICKETS = {
 
 @dataclass
 class MatchScript:
-    """Bowls innings after innings; ids rise by ten, so that something fits in between."""
+    """Adds innings to a match; ids increase by ten, so that tests can insert balls."""
 
     balls: list[Ball] = field(default_factory=list)
     bowlers: Sequence[str] = ("b1", "b2")
@@ -45,21 +45,21 @@ class MatchScript:
     ) -> "MatchScript":
         side = HOME if number % 2 else AWAY
         by = bowlers or [f"{name}of{number % 2}" for name in self.bowlers]
-        striker, other, came_in = f"p{number}.1", f"p{number}.2", 2
+        striker, other, batters_seen = f"p{number}.1", f"p{number}.2", 2
         over, legal, wickets = 0, 0, 0
         for word in words.split() if isinstance(words, str) else words:
             if wickets == 10 or (over, legal) == (19, 6):
                 break
             if legal == 6:
                 over, legal, striker, other = over + 1, 0, other, striker
-            place = Place(self._next_id(), number, side.team_id, over, legal + 1)
-            ball = _ball(word, place, striker, other, by[over % len(by)])
+            position = Position(self._next_id(), number, side.team_id, over, legal + 1)
+            ball = _ball(word, position, striker, other, by[over % len(by)])
             self.balls.append(ball)
             legal += ball.is_legal
             wickets += ball.wicket is not None and ball.wicket.counts
             if ball.wicket is not None:
-                came_in += 1
-                striker = f"p{number}.{came_in}"
+                batters_seen += 1
+                striker = f"p{number}.{batters_seen}"
             elif (ball.runs_bat + ball.byes + ball.leg_byes) % 2:
                 striker, other = other, striker
         return self
@@ -68,7 +68,7 @@ class MatchScript:
         return self.balls[-1].id + 10 if self.balls else 1000
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     identity: int
     innings: int
     team: str
@@ -76,27 +76,27 @@ class Place(NamedTuple):
     number: int
 
 
-def _ball(word: str, place: Place, striker: str, other: str, bowler: str) -> Ball:
+def _ball(word: str, position: Position, striker: str, other: str, bowler: str) -> Ball:
     kind = word.rstrip("0123456789") or "bat"
-    figure = (
+    count = (
         int(word[len(kind) :])
         if kind != "bat" and word[len(kind) :]
         else int(word)
         if kind == "bat"
         else 0
     )
-    runs = figure if kind in {"bat", "a", "nb"} else 0
-    wides = max(1, figure) if kind == "wd" else 1 if kind == "S" else 0
+    runs = count if kind in {"bat", "a", "nb"} else 0
+    wides = max(1, count) if kind == "wd" else 1 if kind == "S" else 0
     noballs = 1 if kind == "nb" else 0
-    byes, leg_byes = (figure if kind == "b" else 0), (figure if kind == "lb" else 0)
-    penalty = figure if kind == "p" else 0
+    byes, leg_byes = (count if kind == "b" else 0), (count if kind == "lb" else 0)
+    penalty = count if kind == "p" else 0
     wicket = Wicket(striker, f"Name {striker}", WICKETS[kind]) if kind in WICKETS else None
     return Ball(
-        place.identity,
-        place.innings,
-        place.over,
-        place.number,
-        place.team,
+        position.identity,
+        position.innings,
+        position.over,
+        position.number,
+        position.team,
         striker,
         f"Name {striker}",
         other,
@@ -128,7 +128,7 @@ def feed_of(
     note: str = "",
     innings: tuple[InningsFeed, ...] | None = None,
 ) -> MatchFeed:
-    """What a poll says when these balls are known; `scored` are those that the scores already have, if others."""
+    """Build a feed with these balls; its scores count `scored` instead if given."""
     cards = (
         innings
         if innings is not None

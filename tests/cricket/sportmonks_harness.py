@@ -26,7 +26,7 @@ LIVESCORES = "/api/v2.0/livescores"
 
 @dataclass(frozen=True)
 class SportMonksHarness:
-    """Both ends of the wire."""
+    """The simulator, a gateway to it and the clock."""
 
     sportmonks: SportMonksSimulator
     clock: ManualClock
@@ -34,12 +34,12 @@ class SportMonksHarness:
     gateway: SportMonksGateway
 
     async def feed_of(self, broadcast: MatchPlayback) -> MatchFeed:
-        """What the next poll says of a match."""
+        """Poll once and return the feed of a match."""
         poll = await self.gateway.live()
         return next(feed for feed in poll.feeds if feed.match_id == str(broadcast.match.id))
 
-    async def sit_out(self, work: Awaitable[T]) -> T:
-        """The result of `work`, letting the time pass that it waits for."""
+    async def run_with_clock(self, work: Awaitable[T]) -> T:
+        """Advance the clock until `work` is done; return its result."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await asyncio.wait({task}, timeout=0.01)
@@ -53,17 +53,17 @@ class SportMonksHarness:
 
 @asynccontextmanager
 async def open_sportmonks(
-    *matches: Match, marquee: bool = True, **how: Any
+    *matches: Match, marquee: bool = True, **options: Any
 ) -> AsyncIterator[SportMonksHarness]:
-    """SportMonks with these matches, the first one's league being a marquee league unless that is not wanted."""
+    """Start SportMonks with these matches; `marquee` adds the league of the first one."""
     clock = ManualClock()
     async with SportMonksSimulator(clock).serving() as sportmonks, ClientBuilder().build() as http:
         sportmonks.limits.hourly = 10**9
         for match in matches:
             sportmonks.add(match)
         leagues = (str(matches[0].league_id),) if matches and marquee else ()
-        given: dict[str, Any] = {"token": Secret(API_TOKEN), "hourly": 10**6} | how
-        client = SportMonksClient(http, clock, Metrics(), url=sportmonks.api, **given)
+        arguments: dict[str, Any] = {"token": Secret(API_TOKEN), "hourly": 10**6} | options
+        client = SportMonksClient(http, clock, Metrics(), url=sportmonks.api, **arguments)
         yield SportMonksHarness(
             sportmonks, clock, client, SportMonksGateway(client, clock, leagues)
         )

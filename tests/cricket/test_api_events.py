@@ -1,4 +1,4 @@
-"""Those who watch a match are told, whichever process sees to it."""
+"""SSE subscribers receive changes of all processes."""
 
 import asyncio
 from dataclasses import replace
@@ -6,30 +6,30 @@ from pathlib import Path
 
 from tally.app import build_app, open_application
 from tally.kit.server import serving
-from tests.cricket.api_harness import ApiClient, open_api_harness, watching
+from tests.cricket.api_harness import ApiClient, open_api_harness, open_stream
 
 
-async def test_a_page_on_one_instance_shows_what_another_has_seen(tmp_path: Path) -> None:
-    async with open_api_harness(tmp_path) as ground:
-        match = ground.live_match(12)
-        await ground.sync()
-        await ground.poll()
+async def test_a_stream_receives_changes_of_another_instance(tmp_path: Path) -> None:
+    async with open_api_harness(tmp_path) as server:
+        match = server.live_match(12)
+        await server.sync()
+        await server.poll()
         async with (
-            open_application(ground.parts.settings, ground.clock) as parts,
-            serving(build_app(replace(parts, jobs=())), on_stopping=parts.drain) as url,
+            open_application(server.application.settings, server.clock) as application,
+            serving(build_app(replace(application, jobs=())), on_stopping=application.drain) as url,
         ):
-            elsewhere = ApiClient(ground.client, f"{url}/cricket", ground.person("ana").headers)
-            async with watching(elsewhere, f"/matches/{match.match.id}/events") as watcher:
-                assert (await watcher.event())["event"] == "display"
+            other_instance = ApiClient(server.client, f"{url}/cricket", server.user("ana").headers)
+            async with open_stream(other_instance, f"/matches/{match.match.id}/events") as reader:
+                assert (await reader.event())["event"] == "display"
                 match.deliver(12)
-                ground.pass_time(3)
-                await ground.poll()
-                await ground.clock.until_sleeping()
-                await ground.clock.advance(1)
-                told = [await asyncio.wait_for(watcher.event(), 20)]
-                while told[-1]["event"] != "display":
-                    told.append(await asyncio.wait_for(watcher.event(), 20))
-    assert {event["event"] for event in told[:-1]} == {"event"}, (
-        "what happened comes before the state that it led to"
+                server.skip_time(3)
+                await server.poll()
+                await server.clock.until_sleeping()
+                await server.clock.advance(1)
+                events = [await asyncio.wait_for(reader.event(), 20)]
+                while events[-1]["event"] != "display":
+                    events.append(await asyncio.wait_for(reader.event(), 20))
+    assert {event["event"] for event in events[:-1]} == {"event"}, (
+        "events precede the display state that they lead to"
     )
-    assert str(match.match.id) in told[-1]["data"]
+    assert str(match.match.id) in events[-1]["data"]

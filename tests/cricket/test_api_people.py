@@ -1,4 +1,4 @@
-"""Devices, follows and Live Activities as apps use them, over HTTP, on SQLite and DynamoDB Local."""
+"""The HTTP API of devices, follows and Live Activities, on SQLite and DynamoDB Local."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ from tests.cricket.api_harness import (
     ApiResponse,
     expect_error,
     open_api_harness,
-    watching,
+    open_stream,
 )
 from tests.cricket.conftest import TABLES
 from tests.store.emulators import MADE_UP, dynamodb_local, engines
@@ -28,10 +28,10 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-async def ground(
+async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ApiHarness]:
-    """One server for all tests of the module, with a match that is live and three that come; each test has its own people."""
+    """Start one server with a live and three upcoming matches; each test has its own users."""
     async with contextlib.AsyncExitStack() as stack:
         changes: dict[str, Any] = {}
         if request.param == "local":
@@ -50,7 +50,7 @@ async def ground(
 
 
 async def _local_tables(url: str, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Settings of tables that nobody else has, made and empty."""
+    """Create empty tables with a unique prefix and return their settings."""
     patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
     patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
     prefix = f"tally-test-{secrets.token_hex(4)}-"
@@ -61,19 +61,19 @@ async def _local_tables(url: str, patch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ana(ground: ApiHarness) -> ApiClient:
-    return ground.person(f"ana-{next(_numbers)}")
+def ana(server: ApiHarness) -> ApiClient:
+    return server.user(f"ana-{next(_numbers)}")
 
 
 @pytest.fixture
-async def live_id(ground: ApiHarness, ana: ApiClient) -> str:
-    (listed,) = (await ana.found("/matches/live"))["matches"]
+async def live_id(server: ApiHarness, ana: ApiClient) -> str:
+    (listed,) = (await ana.get_json("/matches/live"))["matches"]
     return str(listed["matchId"])
 
 
 @pytest.fixture
-async def coming_id(ground: ApiHarness, ana: ApiClient) -> str:
-    listed = (await ana.found("/matches?status=not_started"))["matches"]
+async def upcoming_id(server: ApiHarness, ana: ApiClient) -> str:
+    listed = (await ana.get_json("/matches?status=not_started"))["matches"]
     return str(listed[0]["matchId"])
 
 
@@ -92,25 +92,23 @@ def token() -> str:
     return f"{next(_numbers):064x}"
 
 
-async def test_a_device_is_registered_listed_and_forgotten(
-    ground: ApiHarness, ana: ApiClient
+async def test_a_device_is_registered_listed_and_deleted(
+    server: ApiHarness, ana: ApiClient
 ) -> None:
-    assert (await ana.found("/user/device")) == {"devices": []}
+    assert (await ana.get_json("/user/device")) == {"devices": []}
     mine = device()
     made = await ana.post("/user/device", mine)
     assert made.status == 200, made
-    assert made.json["expiresAt"] == ground.clock.seconds() + DAYS_90
-    assert (await ana.found("/user/device"))["devices"] == [made.json]
+    assert made.json["expiresAt"] == server.clock.seconds() + DAYS_90
+    assert (await ana.get_json("/user/device"))["devices"] == [made.json]
     assert (await ana.delete(f"/user/device?deviceToken={mine['deviceToken']}")).status == 204
-    assert (await ana.found("/user/device")) == {"devices": []}
+    assert (await ana.get_json("/user/device")) == {"devices": []}
     expect_error(
         await ana.delete(f"/user/device?deviceId={mine['deviceId']}"), 404, "device_not_found"
     )
 
 
-async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(
-    ground: ApiHarness, ana: ApiClient
-) -> None:
+async def test_a_new_device_token_replaces_the_old_one(server: ApiHarness, ana: ApiClient) -> None:
     mine = device()
     await ana.post("/user/device", mine)
     start = token()
@@ -118,9 +116,9 @@ async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(
     assert (await ana.put("/user/device/push-to-start", body)).json["hasPushToStartToken"] is True
     other = device()
     await ana.post("/user/device", other)
-    ground.pass_time(60)
+    server.skip_time(60)
     await ana.post("/user/device", mine | {"deviceToken": token()})
-    found = {each["deviceId"]: each for each in (await ana.found("/user/device"))["devices"]}
+    found = {each["deviceId"]: each for each in (await ana.get_json("/user/device"))["devices"]}
     assert set(found) == {mine["deviceId"], other["deviceId"]}
     assert found[mine["deviceId"]]["deviceToken"] != mine["deviceToken"]
     assert found[mine["deviceId"]]["hasPushToStartToken"] is True, (
@@ -128,7 +126,7 @@ async def test_a_new_token_of_a_device_takes_the_place_of_the_old_one(
     )
 
 
-async def test_devices_are_told_apart_by_exactly_one_name(ana: ApiClient) -> None:
+async def test_exactly_one_device_identifier_is_required(ana: ApiClient) -> None:
     expect_error(await ana.delete("/user/device"), 400, "invalid_field")
     expect_error(
         await ana.put("/user/device/push-to-start", {"pushToStartToken": token()}),
@@ -151,7 +149,7 @@ async def test_devices_are_told_apart_by_exactly_one_name(ana: ApiClient) -> Non
         {"unknown": 1},
     ],
 )
-async def test_a_device_that_makes_no_sense_is_refused_by_the_field(
+async def test_an_invalid_device_is_rejected_with_its_field(
     ana: ApiClient, wrong: dict[str, Any]
 ) -> None:
     answer = await ana.post("/user/device", device(**wrong))
@@ -159,57 +157,53 @@ async def test_a_device_that_makes_no_sense_is_refused_by_the_field(
     assert next(iter(wrong)) in answer.json["error"]["message"]
 
 
-async def test_nobody_sees_or_deletes_the_devices_of_others(
-    ground: ApiHarness, ana: ApiClient
+async def test_users_cannot_see_or_delete_devices_of_others(
+    server: ApiHarness, ana: ApiClient
 ) -> None:
     mine = device()
     await ana.post("/user/device", mine)
-    bob = ground.person(f"bob-{next(_numbers)}")
-    assert (await bob.found("/user/device")) == {"devices": []}
+    bob = server.user(f"bob-{next(_numbers)}")
+    assert (await bob.get_json("/user/device")) == {"devices": []}
     expect_error(
         await bob.delete(f"/user/device?deviceToken={mine['deviceToken']}"), 404, "device_not_found"
     )
 
 
-async def test_a_match_is_followed_a_side_is_taken_and_left_again(
-    ana: ApiClient, coming_id: str
-) -> None:
-    expect_error(await ana.get(f"/user/follow/{coming_id}"), 404, "not_followed")
-    made = await ana.post(f"/user/follow/{coming_id}", {})
+async def test_a_match_is_followed_changed_and_unfollowed(ana: ApiClient, upcoming_id: str) -> None:
+    expect_error(await ana.get(f"/user/follow/{upcoming_id}"), 404, "not_followed")
+    made = await ana.post(f"/user/follow/{upcoming_id}", {})
     assert made.status == 200, made
     assert (made.json["teamId"], made.json["display"]) == (None, None)
-    home = (await ana.found(f"/matches/{coming_id}"))["teams"][0]["teamId"]
-    assert (await ana.patch(f"/user/follow/{coming_id}", {"teamId": home})).json["teamId"] == home
-    assert (await ana.found(f"/user/follow/{coming_id}"))["teamId"] == home
-    assert [each["matchId"] for each in (await ana.found("/user/follows"))["follows"]] == [
-        coming_id
+    home = (await ana.get_json(f"/matches/{upcoming_id}"))["teams"][0]["teamId"]
+    assert (await ana.patch(f"/user/follow/{upcoming_id}", {"teamId": home})).json["teamId"] == home
+    assert (await ana.get_json(f"/user/follow/{upcoming_id}"))["teamId"] == home
+    assert [each["matchId"] for each in (await ana.get_json("/user/follows"))["follows"]] == [
+        upcoming_id
     ]
-    again = await ana.post(f"/user/follow/{coming_id}", {})
+    again = await ana.post(f"/user/follow/{upcoming_id}", {})
     assert again.json["createdAt"] == made.json["createdAt"]
-    assert (await ana.delete(f"/user/follow/{coming_id}")).status == 204
-    assert (await ana.delete(f"/user/follow/{coming_id}")).status == 204, (
+    assert (await ana.delete(f"/user/follow/{upcoming_id}")).status == 204
+    assert (await ana.delete(f"/user/follow/{upcoming_id}")).status == 204, (
         "the same again is no error"
     )
     expect_error(
-        await ana.patch(f"/user/follow/{coming_id}", {"teamId": None}), 404, "not_followed"
+        await ana.patch(f"/user/follow/{upcoming_id}", {"teamId": None}), 404, "not_followed"
     )
-    assert (await ana.found("/user/follows"))["follows"] == []
+    assert (await ana.get_json("/user/follows"))["follows"] == []
 
 
-async def test_both_spellings_of_the_follow_routes_do_the_same(
-    ana: ApiClient, coming_id: str
-) -> None:
-    made = await ana.post("/user/follow/match", {"matchId": coming_id})
-    assert made.json["matchId"] == coming_id
-    assert (await ana.found(f"/user/follow/{coming_id}")) == made.json
-    assert (await ana.delete(f"/user/follow/match?matchId={coming_id}")).status == 204
-    expect_error(await ana.get(f"/user/follow/{coming_id}"), 404, "not_followed")
+async def test_both_follow_routes_are_equivalent(ana: ApiClient, upcoming_id: str) -> None:
+    made = await ana.post("/user/follow/match", {"matchId": upcoming_id})
+    assert made.json["matchId"] == upcoming_id
+    assert (await ana.get_json(f"/user/follow/{upcoming_id}")) == made.json
+    assert (await ana.delete(f"/user/follow/match?matchId={upcoming_id}")).status == 204
+    expect_error(await ana.get(f"/user/follow/{upcoming_id}"), 404, "not_followed")
 
 
-async def test_what_cannot_be_followed_is_refused(ana: ApiClient, coming_id: str) -> None:
+async def test_an_invalid_follow_is_rejected(ana: ApiClient, upcoming_id: str) -> None:
     expect_error(await ana.post("/user/follow/404", {}), 404, "match_not_found")
     expect_error(
-        await ana.post(f"/user/follow/{coming_id}", {"teamId": "7"}),
+        await ana.post(f"/user/follow/{upcoming_id}", {"teamId": "7"}),
         400,
         "team_not_in_match",
         "team",
@@ -217,17 +211,17 @@ async def test_what_cannot_be_followed_is_refused(ana: ApiClient, coming_id: str
     expect_error(await ana.post("/user/follow/match", {"matchId": "a#b"}), 400, "invalid_field")
 
 
-async def test_following_a_live_match_shows_it_at_once_and_starts_it_on_the_device(
-    ground: ApiHarness, ana: ApiClient, live_id: str
+async def test_following_a_live_match_returns_its_display_and_starts_an_activity(
+    server: ApiHarness, ana: ApiClient, live_id: str
 ) -> None:
     phone = f"PHONE-{next(_numbers)}"
-    ground.apns.devices.register(phone, phone)
-    start = ground.apns.devices.issue(phone, TokenKind.START)
+    server.apns.devices.register(phone, phone)
+    start = server.apns.devices.issue(phone, TokenKind.START)
     await ana.post("/user/device", device(deviceId=phone))
     await ana.put("/user/device/push-to-start", {"pushToStartToken": start, "deviceId": phone})
     made = await ana.post(f"/user/follow/{live_id}", {})
     assert made.json["display"]["status"] == "in_play"
-    state = await ground.operator().found(f"/admin/matches/{live_id}/state")
+    state = await server.admin().get_json(f"/admin/matches/{live_id}/state")
     assert state["activities"].get("pending", 0) >= 1
     update = token()
     body = {"deviceId": phone, "updateToken": update}
@@ -242,8 +236,8 @@ async def test_following_a_live_match_shows_it_at_once_and_starts_it_on_the_devi
     expect_error(await ana.post(f"/matches/{live_id}/activity-token", body), 409, "activity_ended")
 
 
-async def test_subscriptions_of_apps_are_kept_and_go_with_the_follow(
-    ground: ApiHarness, ana: ApiClient, live_id: str
+async def test_subscriptions_are_deleted_with_the_follow(
+    server: ApiHarness, ana: ApiClient, live_id: str
 ) -> None:
     await ana.post(f"/user/follow/{live_id}", {})
     first, second = token(), token()
@@ -255,7 +249,7 @@ async def test_subscriptions_of_apps_are_kept_and_go_with_the_follow(
         404,
         "subscription_not_found",
     )
-    bob = ground.person(f"bob-{next(_numbers)}")
+    bob = server.user(f"bob-{next(_numbers)}")
     expect_error(
         await bob.delete(f"/user/activity/{live_id}?pushToken={second}"),
         404,
@@ -269,34 +263,34 @@ async def test_subscriptions_of_apps_are_kept_and_go_with_the_follow(
     )
 
 
-async def test_what_one_follows_comes_page_by_page(ground: ApiHarness) -> None:
-    eve = ground.person(f"eve-{next(_numbers)}")
-    listed = (await eve.found("/matches?status=not_started"))["matches"]
+async def test_the_follows_of_a_user_are_paginated(server: ApiHarness) -> None:
+    eve = server.user(f"eve-{next(_numbers)}")
+    listed = (await eve.get_json("/matches?status=not_started"))["matches"]
     for match in listed:
         await eve.post(f"/user/follow/{match['matchId']}", {})
-    first = await eve.found("/user/follows?limit=2")
-    rest = await eve.found(f"/user/follows?limit=2&cursor={first['nextCursor']}")
+    first = await eve.get_json("/user/follows?limit=2")
+    rest = await eve.get_json(f"/user/follows?limit=2&cursor={first['nextCursor']}")
     found = [each["matchId"] for each in (*first["follows"], *rest["follows"])]
     assert sorted(found) == sorted(match["matchId"] for match in listed)
 
 
-async def test_whoever_watches_a_match_is_told_as_it_happens(
-    ground: ApiHarness, ana: ApiClient, live_id: str
+async def test_a_stream_receives_events_and_display_states(
+    server: ApiHarness, ana: ApiClient, live_id: str
 ) -> None:
-    async with watching(ana, f"/matches/{live_id}/events") as watcher:
-        first = await watcher.event()
+    async with open_stream(ana, f"/matches/{live_id}/events") as reader:
+        first = await reader.event()
         assert first["event"] == "display"
-        ground.sportmonks.playbacks[int(live_id)].deliver(6)
-        ground.pass_time(3)
-        await ground.poll()
-        told = [await watcher.event()]
+        server.sportmonks.playbacks[int(live_id)].deliver(6)
+        server.skip_time(3)
+        await server.poll()
+        told = [await reader.event()]
         while told[-1]["event"] != "display":
-            told.append(await watcher.event())
+            told.append(await reader.event())
     assert live_id in told[-1]["data"]
     assert told[-1]["data"] != first["data"]
 
 
-async def test_every_error_has_the_one_shape(ana: ApiClient, ground: ApiHarness) -> None:
+async def test_every_error_has_the_same_format(ana: ApiClient, server: ApiHarness) -> None:
     answers: list[ApiResponse] = [
         await ana.send("POST", "/user/device", b"{"),
         await ana.send("POST", "/user/device", b"[]"),

@@ -27,13 +27,13 @@ async def test_a_match_is_displayed_on_every_device_from_start_to_end(
     phone, tablet = await village.phone("ana"), await village.phone("ana", "tablet")
     assert phone.app is not None
     assert await phone.app.follows.follow(fixture.match_id)
-    await village.look()
+    await village.orchestrate()
     assert (phone.find_activity(fixture.match_id), phone.bell(fixture.match_id)) == (
         None,
         Bell.FILLED,
     )
     await village.poll(fixture, 0)
-    await village.look()
+    await village.orchestrate()
     for device in (phone, tablet):
         activity = device.find_activity(fixture.match_id)
         assert activity is not None
@@ -52,7 +52,7 @@ async def test_a_match_is_displayed_on_every_device_from_start_to_end(
             ActivityState.ENDED,
             "Lions won by 7 runs",
         )
-    await village.look()
+    await village.orchestrate()
     for device in (phone, tablet):
         record = await village.record(fixture, device)
         assert (record.status, record.end_reason) == (ENDED, EndReason.MATCH_END)
@@ -70,7 +70,7 @@ async def test_an_activity_that_ios_dropped_is_restarted_by_the_orchestrator(
     assert phone.app is not None
     await phone.app.follows.follow(fixture.match_id)
     await village.poll(fixture, 0)
-    await village.look()
+    await village.orchestrate()
     first = phone.find_activity(fixture.match_id)
     assert first is not None
     # iOS removes it without notifying the app.
@@ -80,7 +80,7 @@ async def test_an_activity_that_ios_dropped_is_restarted_by_the_orchestrator(
     await village.poll(fixture, 6)
     record = await village.record(fixture, phone)
     assert (record.status, record.end_reason) == (ENDED, EndReason.TOKEN_INVALID)
-    await village.look()
+    await village.orchestrate()
     second = phone.find_activity(fixture.match_id)
     assert second is not None
     assert second is not first
@@ -95,14 +95,14 @@ async def test_a_restarted_server_continues_a_live_match(village: BackendHarness
     assert phone.app is not None
     await phone.app.follows.follow(fixture.match_id)
     await village.poll(fixture, 0)
-    await village.look()
+    await village.orchestrate()
     before = phone.find_activity(fixture.match_id)
     await village.restart()
     other = await village.phone("cleo")
     assert other.app is not None
     await other.app.follows.follow(fixture.match_id)
     await village.deliver()
-    await village.look()
+    await village.orchestrate()
     await village.poll(fixture, 8)
     assert phone.find_activity(fixture.match_id) is before
     for device in (phone, other):
@@ -130,7 +130,7 @@ async def test_phones_on_a_channel_are_reached_with_one_request(village: Backend
         assert phone.app is not None
         await phone.app.follows.follow(fixture.match_id)
     await village.poll(fixture, 0)
-    await village.look()
+    await village.orchestrate()
     village.apns.log.clear()
     await village.poll(fixture, 6)
     assert village.apns.log.accepted == 2
@@ -139,7 +139,7 @@ async def test_phones_on_a_channel_are_reached_with_one_request(village: Backend
         assert activity is not None
         assert "LIO 6/0" in activity.content["lines"]["lockScreen"]
     await village.poll(fixture, 6, MatchStatus.FINISHED)
-    await village.look()
+    await village.orchestrate()
     assert {
         activity.state for phone in (*phones, old) for activity in phone.activity_kit.on_screen()
     } == {ActivityState.ENDED}
@@ -155,7 +155,7 @@ async def test_a_new_phone_starts_what_its_owner_follows(village: BackendHarness
     assert phone.app is not None
     await phone.app.follows.follow(fixture.match_id)
     await village.poll(fixture, 0)
-    await village.look()
+    await village.orchestrate()
     tablet = await village.phone("eva", "tablet")
     await village.deliver()
     assert tablet.find_activity(fixture.match_id) is not None

@@ -1,7 +1,7 @@
-"""The OpenAPI document against the running server: what is documented is what is answered, whatever is asked.
+"""The responses of the running server match the OpenAPI document.
 
-Schemathesis makes up requests from the document, good ones and ones that break it. No answer may be
-a 5xx, or have a status, a content type, a header or a body that the document does not tell.
+Schemathesis generates valid and invalid requests from the document. No response may be a 5xx or have
+a status, content type, header or body that is not documented.
 """
 
 import asyncio
@@ -28,65 +28,65 @@ TOKEN = "80c1f7de80c1f7de80c1f7de"
 
 
 @dataclass(frozen=True, slots=True)
-class Good:
+class ValidRequest:
     """A request that must succeed."""
 
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     status: int = 200
-    # A stream has no end, so nothing is made up for one that is there.
+    # A stream does not end, so no request is generated for an existing one.
     is_stream: bool = False
 
 
-OPERATIONS: dict[tuple[str, str], Good] = {
-    ("GET", "/health"): Good(),
-    ("GET", "/health/ready"): Good(),
-    ("GET", "/matches"): Good({"limit": 3}),
-    ("GET", "/matches/live"): Good(),
-    ("GET", "/matches/{match_id}"): Good(),
-    ("GET", "/matches/{match_id}/display"): Good(),
-    ("GET", "/matches/{match_id}/events"): Good(is_stream=True),
-    ("GET", "/teams"): Good(),
-    ("GET", "/teams/{team_id}"): Good(),
-    ("PATCH", "/teams/{team_id}"): Good(body={"color": "#102030"}),
-    ("GET", "/leagues"): Good(),
-    ("GET", "/leagues/{league_id}"): Good(),
-    ("PATCH", "/leagues/{league_id}"): Good(body={"active": True}),
-    ("GET", "/seasons/{season_id}/teams"): Good(),
-    ("POST", "/user/device"): Good(body=DEVICE),
-    ("GET", "/user/device"): Good(),
-    ("PUT", "/user/device/push-to-start"): Good(
+REQUESTS: dict[tuple[str, str], ValidRequest] = {
+    ("GET", "/health"): ValidRequest(),
+    ("GET", "/health/ready"): ValidRequest(),
+    ("GET", "/matches"): ValidRequest({"limit": 3}),
+    ("GET", "/matches/live"): ValidRequest(),
+    ("GET", "/matches/{match_id}"): ValidRequest(),
+    ("GET", "/matches/{match_id}/display"): ValidRequest(),
+    ("GET", "/matches/{match_id}/events"): ValidRequest(is_stream=True),
+    ("GET", "/teams"): ValidRequest(),
+    ("GET", "/teams/{team_id}"): ValidRequest(),
+    ("PATCH", "/teams/{team_id}"): ValidRequest(body={"color": "#102030"}),
+    ("GET", "/leagues"): ValidRequest(),
+    ("GET", "/leagues/{league_id}"): ValidRequest(),
+    ("PATCH", "/leagues/{league_id}"): ValidRequest(body={"active": True}),
+    ("GET", "/seasons/{season_id}/teams"): ValidRequest(),
+    ("POST", "/user/device"): ValidRequest(body=DEVICE),
+    ("GET", "/user/device"): ValidRequest(),
+    ("PUT", "/user/device/push-to-start"): ValidRequest(
         body={"pushToStartToken": TOKEN, "deviceId": DEVICE["deviceId"]}
     ),
-    ("POST", "/user/follow/match"): Good(body={"matchId": "KNOWN"}),
-    ("GET", "/user/follows"): Good({"limit": 3}),
-    ("GET", "/user/follow/{match_id}"): Good(),
-    ("POST", "/user/follow/{match_id}"): Good(body={}),
-    ("PATCH", "/user/follow/{match_id}"): Good(body={"teamId": None}),
-    ("POST", "/user/activity/{match_id}"): Good(body={"pushToken": TOKEN}),
-    ("DELETE", "/user/activity/{match_id}"): Good({"pushToken": TOKEN}, status=204),
-    ("POST", "/matches/{match_id}/activity-token"): Good(
+    ("POST", "/user/follow/match"): ValidRequest(body={"matchId": "KNOWN"}),
+    ("GET", "/user/follows"): ValidRequest({"limit": 3}),
+    ("GET", "/user/follow/{match_id}"): ValidRequest(),
+    ("POST", "/user/follow/{match_id}"): ValidRequest(body={}),
+    ("PATCH", "/user/follow/{match_id}"): ValidRequest(body={"teamId": None}),
+    ("POST", "/user/activity/{match_id}"): ValidRequest(body={"pushToken": TOKEN}),
+    ("DELETE", "/user/activity/{match_id}"): ValidRequest({"pushToken": TOKEN}, status=204),
+    ("POST", "/matches/{match_id}/activity-token"): ValidRequest(
         body={"deviceId": DEVICE["deviceId"], "updateToken": TOKEN}
     ),
-    ("POST", "/matches/{match_id}/activity-dismissed"): Good(
+    ("POST", "/matches/{match_id}/activity-dismissed"): ValidRequest(
         body={"deviceId": DEVICE["deviceId"]}, status=204
     ),
-    ("DELETE", "/user/follow/match"): Good({"matchId": "KNOWN"}, status=204),
-    ("DELETE", "/user/follow/{match_id}"): Good(status=204),
-    ("DELETE", "/user/device"): Good({"deviceId": DEVICE["deviceId"]}, status=204),
-    ("GET", "/admin/fixtures"): Good({"leagueId": "KNOWN_LEAGUE"}),
-    ("POST", "/admin/sync"): Good(body={"what": "leagues"}),
-    ("GET", "/admin/matches/{match_id}/state"): Good(),
-    ("POST", "/admin/matches/{match_id}/replay"): Good(body={}, status=409),
-    ("DELETE", "/leagues/{league_id}"): Good(status=204),
+    ("DELETE", "/user/follow/match"): ValidRequest({"matchId": "KNOWN"}, status=204),
+    ("DELETE", "/user/follow/{match_id}"): ValidRequest(status=204),
+    ("DELETE", "/user/device"): ValidRequest({"deviceId": DEVICE["deviceId"]}, status=204),
+    ("GET", "/admin/fixtures"): ValidRequest({"leagueId": "KNOWN_LEAGUE"}),
+    ("POST", "/admin/sync"): ValidRequest(body={"what": "leagues"}),
+    ("GET", "/admin/matches/{match_id}/state"): ValidRequest(),
+    ("POST", "/admin/matches/{match_id}/replay"): ValidRequest(body={}, status=409),
+    ("DELETE", "/leagues/{league_id}"): ValidRequest(status=204),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Documented:
-    """A server, its document, and what is known to it."""
+class DocumentedServer:
+    """A server, its OpenAPI document and existing ids."""
 
-    ground: ApiHarness
+    server: ApiHarness
     document: Document
     match_id: str
     team_id: str
@@ -96,7 +96,7 @@ class Documented:
     @property
     def credentials(self) -> dict[str, str]:
         return {
-            "Authorization": f"Bearer {self.ground.cognito.user_token('somebody')}",
+            "Authorization": f"Bearer {self.server.cognito.user_token('somebody')}",
             "X-Admin-Key": ADMIN,
         }
 
@@ -109,7 +109,7 @@ class Documented:
         }
         return {name: value for name, value in known.items() if f"{{{name}}}" in path}
 
-    def filled(self, told: Any) -> Any:
+    def with_known_ids(self, told: Any) -> Any:
         names = {"KNOWN": self.match_id, "KNOWN_LEAGUE": self.league_id}
         return {
             name: names.get(value, value) if isinstance(value, str) else value
@@ -118,18 +118,18 @@ class Documented:
 
 
 @pytest.fixture(scope="module")
-async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Documented]:
-    async with open_api_harness(tmp_path_factory.mktemp("documented")) as ground:
-        ground.live_match(12)
-        ground.sportmonks.schedule(2, first=ground.clock.now() + timedelta(hours=5))
-        await ground.sync()
-        await ground.poll()
-        ana = ground.person("ana")
-        (match,) = (await ana.found("/matches/live"))["matches"]
-        url = ground.url.removesuffix("/cricket")
-        told = await ground.client.get(f"{url}/openapi.json").build().send()
-        yield Documented(
-            ground,
+async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DocumentedServer]:
+    async with open_api_harness(tmp_path_factory.mktemp("documented")) as server:
+        server.live_match(12)
+        server.sportmonks.schedule(2, first=server.clock.now() + timedelta(hours=5))
+        await server.sync()
+        await server.poll()
+        ana = server.user("ana")
+        (match,) = (await ana.get_json("/matches/live"))["matches"]
+        url = server.url.removesuffix("/cricket")
+        told = await server.client.get(f"{url}/openapi.json").build().send()
+        yield DocumentedServer(
+            server,
             Document.read(url, "cricket", "/cricket", await told.json()),
             match["matchId"],
             match["teams"][0]["teamId"],
@@ -138,41 +138,44 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         )
 
 
-def test_the_document_has_every_route(documented: Documented) -> None:
-    """And the tests below have every route of the document."""
-    assert documented.document.routes() == set(OPERATIONS)
+def test_the_document_has_every_route(documented: DocumentedServer) -> None:
+    """The tests below cover every route of the document."""
+    assert documented.document.routes() == set(REQUESTS)
 
 
-@pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_an_operation_is_told_with_examples(documented: Documented, method: str, path: str) -> None:
-    """Of its request, of its answer where that is JSON, and of every error."""
+@pytest.mark.parametrize(("method", "path"), REQUESTS)
+def test_an_endpoint_has_examples(documented: DocumentedServer, method: str, path: str) -> None:
+    """Of its request, its JSON response and every error."""
     check_examples(documented.document.raw_operation(method, path), takes_nothing=True)
 
 
-async def test_good_requests_are_answered_as_documented(documented: Documented) -> None:
-    """In an order in which each has what it needs."""
+async def test_valid_requests_match_the_document(documented: DocumentedServer) -> None:
+    """In an order that satisfies the preconditions of each."""
     document = documented.document
 
-    def ask(method: str, path: str, good: Good) -> int:
+    def ask(method: str, path: str, good: ValidRequest) -> int:
         parts: dict[str, Any] = {
             "path_parameters": documented.known(path),
-            "query": documented.filled(good.query),
+            "query": documented.with_known_ids(good.query),
         }
         if good.body is not None:
-            parts |= {"body": documented.filled(good.body), "media_type": "application/json"}
+            parts |= {
+                "body": documented.with_known_ids(good.body),
+                "media_type": "application/json",
+            }
         case = document.operation(method, path).Case(**parts)
         return (document.check_stream_head if good.is_stream else document.check_response)(
             case, documented.credentials
         )
 
-    answered = {
-        entry: await asyncio.to_thread(ask, *entry, good) for entry, good in OPERATIONS.items()
+    response = {
+        entry: await asyncio.to_thread(ask, *entry, good) for entry, good in REQUESTS.items()
     }
-    assert answered == {entry: good.status for entry, good in OPERATIONS.items()}
+    assert response == {entry: good.status for entry, good in REQUESTS.items()}
 
 
-# Takes a body or a query: what takes nothing but a path cannot be asked for wrongly.
-BREAKABLE = {entry for entry, good in OPERATIONS.items() if good.body is not None or good.query}
+# Endpoints with a body or a query; the others cannot receive invalid input.
+WITH_INPUT = {entry for entry, good in REQUESTS.items() if good.body is not None or good.query}
 
 
 @pytest.mark.judge
@@ -180,16 +183,16 @@ BREAKABLE = {entry for entry, good in OPERATIONS.items() if good.body is not Non
     ("method", "path", "mode"),
     [
         (*entry, mode)
-        for entry in OPERATIONS
+        for entry in REQUESTS
         for mode in GenerationMode
-        if mode is GenerationMode.POSITIVE or entry in BREAKABLE
+        if mode is GenerationMode.POSITIVE or entry in WITH_INPUT
     ],
 )
-async def test_whatever_is_asked_the_answer_is_documented(
-    documented: Documented, method: str, path: str, mode: GenerationMode
+async def test_every_response_matches_the_document(
+    documented: DocumentedServer, method: str, path: str, mode: GenerationMode
 ) -> None:
     document = documented.document
-    known = {} if OPERATIONS[method, path].is_stream else documented.known(path)
+    known = {} if REQUESTS[method, path].is_stream else documented.known(path)
     check = partial(
         document.fuzz,
         document.operation(method, path),

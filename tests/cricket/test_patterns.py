@@ -1,7 +1,7 @@
-"""Every access of the design is a declared pattern in its words, and every declared pattern is one that the code makes.
+"""Declared access patterns match the design, and the code matches the declarations.
 
-`designed.tsv` is the design, row for row. Where it contradicts itself or DynamoDB, `CORRECTED` has
-what stands instead, and why.
+`designed.tsv` contains the design. Where it contradicts itself or DynamoDB, `CORRECTED` contains the
+correction and its reason.
 """
 
 import csv
@@ -28,12 +28,12 @@ with Path(__file__).with_name("designed.tsv").open(newline="", encoding="utf-8")
 
 CONDITIONAL = {
     "operation": "UpdateItem (conditional)"
-}  # the condition is in its key condition: the store holds it to that
+}  # the key condition contains the condition, which the store enforces
 BATCH_DELETE = {
     "operation": "Query + BatchWriteItem"
-}  # DynamoDB has no BatchDeleteItem, and its key condition begins with a Query
+}  # DynamoDB has no BatchDeleteItem; the key condition starts with a Query
 CORRECTED: dict[str, dict[str, str]] = {
-    # Without a league there is no Query on an index of leagues.
+    # A Query on the league index needs a league.
     "Get starting-soon matches": {
         "key_condition": (
             "leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :now AND :until, for each active league, "
@@ -44,13 +44,12 @@ CORRECTED: dict[str, dict[str, str]] = {
     "Update team fields": CONDITIONAL,
     "Update league fields": CONDITIONAL,
     "Update follow team": CONDITIONAL,
-    # The text under the table demands the condition.
+    # The text below the table requires the condition.
     "Archive fixture": CONDITIONAL
     | {
         "key_condition": "PK=matchId with attribute_exists(matchId), SETs archivedAt, REMOVEs liveUpdatedAt"
     },
-    # Written first, cleaned up afterwards: a device that registers twice at once is never without a
-    # record.
+    # Write first, then clean up: concurrent registrations always leave a record.
     "Register device (upsert)": {
         "operation": "Query + DeleteItem + UpdateItem",
         "key_condition": "UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, Delete orphans",
@@ -58,18 +57,18 @@ CORRECTED: dict[str, dict[str, str]] = {
     "Remove all follows for match": BATCH_DELETE,
     "Remove all subscriptions for match": BATCH_DELETE,
     "Remove user’s subscriptions for match": {"operation": "Query + DeleteItem"},  # noqa: RUF001
-    # The key has two parts, and of several instances one may send.
+    # The key has two parts, and one of several instances may send.
     "Check if notification sent": {"key_condition": "PK=matchId, SK=userId"},
     "Mark notification sent": {
         "key_condition": "PK=matchId, SK=userId, with 48h TTL, absent or expired"
     },
-    # The table's own names.
+    # The names of the table.
     "Acquire lock": {
         "key_condition": "PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now"
     },
     "Release lock": {"key_condition": "PK=lockKey with ConditionExpression: owner = :owner"},
     "Extend lock": {"key_condition": "PK=lockKey with ConditionExpression: owner = :owner"},
-    # So that enrichment is never lost: see repository/fixture_cache.py.
+    # Preserves enrichment: see repository/fixture_cache.py.
     "Put single fixture": {
         "operation": "PutItem + GetItem (if enrichment was added meanwhile)",
         "key_condition": "PK=matchId, absent or with the enrichment of the entry",
@@ -86,47 +85,47 @@ CORRECTED: dict[str, dict[str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def printed() -> Mapping[str, PatternRow]:
-    """What `tally patterns cricket --json` says, by pattern."""
+def printed_patterns() -> Mapping[str, PatternRow]:
+    """Return the output of `tally patterns cricket --json` by pattern."""
     result = CliRunner().invoke(cli, ["patterns", "cricket", "--json"])
     assert result.exit_code == 0, result.output
     return {row.pattern: row for row in msgspec.json.decode(result.stdout, type=list[PatternRow])}
 
 
-def test_the_design_has_57_accesses_of_13_tables() -> None:
-    """None was forgotten when they were written down, and none is corrected that is not there."""
+def test_the_design_has_57_patterns_of_13_tables() -> None:
+    """The file is complete, and every correction refers to a pattern."""
     assert len(DESIGNED) == 57
     assert len({row["table"] for row in DESIGNED.values()}) == 13
     assert CORRECTED.keys() <= DESIGNED.keys()
 
 
 @pytest.mark.parametrize("name", DESIGNED)
-def test_an_access_of_the_design_is_a_pattern_in_its_words(
-    printed: Mapping[str, PatternRow], name: str
+def test_a_designed_access_is_declared_as_designed(
+    printed_patterns: Mapping[str, PatternRow], name: str
 ) -> None:
-    """Table, operation, key condition, trigger and frequency are what the design says, or what was corrected."""
+    """Table, operation, key condition, trigger and frequency match the design or correction."""
     row = DESIGNED[name]
     expected = row | {"by": row["by"].lower()} | CORRECTED.get(name, {})
-    found = printed[name]
+    found = printed_patterns[name]
     assert {field: getattr(found, field) for field in FIELDS} == {
         field: expected[field] for field in FIELDS
     }
 
 
-def test_every_table_has_one_repository_that_keeps_the_rules(
-    printed: Mapping[str, PatternRow],
+def test_every_table_has_one_valid_repository(
+    printed_patterns: Mapping[str, PatternRow],
 ) -> None:
-    """Fifteen tables, fifteen owners; every pattern says who and when, and every Scan its bound."""
+    """Every pattern has a role, trigger and frequency, and every Scan a bound."""
     assert find_problems(CRICKET) == []
     assert len(CRICKET.tables()) == len(CRICKET.backends["cricket"]) == 15
-    for row in printed.values():
+    for row in printed_patterns.values():
         assert row.trigger, row.pattern
         assert row.frequency, row.pattern
         assert row.bound is not None or "Scan" not in row.operation, row.pattern
 
 
-async def test_every_pattern_is_what_its_method_does(engine: Engine) -> None:
-    """One call of each makes every operation that it declares, and no other one is tried."""
+async def test_every_method_performs_its_declared_operations(engine: Engine) -> None:
+    """One call per pattern performs all declared operations and no other."""
     store = Store(engine)
     await call_all_access_patterns(store)
     for row in pattern_rows(CRICKET, store.meters):

@@ -37,7 +37,7 @@ async def expect_error(
 ) -> TallyError:
     """Expect a poll to fail; neither the error nor its causes contain the token."""
     with pytest.raises(kind) as caught:
-        await scores.sit_out(scores.gateway.live())
+        await scores.run_with_clock(scores.gateway.live())
     assert API_TOKEN not in "".join(traceback.format_exception(caught.value))
     return caught.value
 
@@ -60,7 +60,7 @@ async def test_transient_errors_are_retried(fault: InjectedFault) -> None:
         (match,) = scores.sportmonks.playbacks.values()
         match.deliver(3)
         scores.sportmonks.faults.add(fault)
-        poll = await scores.sit_out(scores.gateway.live())
+        poll = await scores.run_with_clock(scores.gateway.live())
         assert [feed.status_text for feed in poll.feeds] == ["1st Innings"]
 
 
@@ -166,7 +166,7 @@ async def test_a_rejected_token_is_not_retried(status: int) -> None:
 async def test_without_a_token_nothing_is_sent() -> None:
     async with open_sportmonks(bundled_match(), token=None) as scores:
         with pytest.raises(Unavailable, match="not configured"):
-            await scores.sit_out(scores.gateway.live())
+            await scores.run_with_clock(scores.gateway.live())
         assert scores.polls == 0
 
 

@@ -133,7 +133,7 @@ async def test_the_next_sync_completes_a_failed_one(
         scores.sportmonks.faults.add(InjectedFault(path=FIXTURES, delay=0, times=2))
         scores.sportmonks.faults.add(fault)
         with pytest.raises(error):
-            await scores.sit_out(sync.sync_fixtures())
+            await scores.run_with_clock(sync.sync_fixtures())
         assert 0 < len(await match_ids(engine, CRICKET_FIXTURES)) < 500
         scores.sportmonks.faults.clear()
         await scores.clock.advance(3700)
