@@ -16,7 +16,7 @@ from rich.table import Table
 
 from bench.collect import events, recomputes
 from bench.cricket import cricket
-from bench.devices import SECONDS, histories, ingestion, lasting
+from bench.devices import SECONDS, endurance, histories, ingestion
 from bench.live import live
 from bench.push import pushes
 from bench.rounds import Line
@@ -81,7 +81,7 @@ def main(
         "startup": startup(rounds),
     }
     if hours:
-        parts["devices-hours"] = lasting(hours)
+        parts["devices-hours"] = endurance(hours)
     lines = uvloop.run(_collect(console, only, rounds, parts))
     results = {
         "machine": {

@@ -1,8 +1,7 @@
-"""Collect over HTTP: webhooks at a steady rate while the worker keeps up, and what a recompute costs.
+"""Collect over HTTP: webhook latency at a steady rate, throughput, and the cost of a recompute.
 
-The server is a real `tally serve` with its worker, and Strava a real `tally sim strava`, each in a
-process of its own; this process makes the load. Goals: webhooks answered with p99 under 50 ms at
-200 events a second, while what they tell is applied as fast as it comes.
+`tally serve` with its worker, `tally sim strava` and the load generator are separate processes.
+Goal: p99 under 50 ms at 200 webhook events per second, while the worker keeps up.
 """
 
 import asyncio
@@ -15,8 +14,8 @@ from pathlib import Path
 
 from pyreqwest.client import Client, ClientBuilder
 
-from bench.collect_raw import RawEvents
-from bench.collect_world import Person, World
+from bench.collect_dataset import BenchUser, CollectDataset
+from bench.collect_store import RawEvents
 from bench.load import at_full_speed, at_rate
 from bench.programs import Program, start_program
 from bench.rounds import Line, TimedRun, measure_alternately
@@ -27,45 +26,45 @@ from tally.store.sqlite import SqliteEngine, open_sqlite
 
 RATE = 200
 SECONDS = 8
-_PEOPLE = 300
-_PAST = 100
+_USERS = 300
+_WORKOUTS_EACH = 100
 _CLIENTS = 8
-_WARM_UP = 300
-_FULL_SPEED = 2_000
-_MAX_SECONDS = 0.05
-# By then, what came last must have been applied: the worker looks twice a second.
-_MAX_LAG = 2.0
-_SECTION = f"collect over HTTP, durable, {_PEOPLE} people with {_PAST} workouts each"
+_WARM_UP_EVENTS = 300
+_FULL_SPEED_EVENTS = 2_000
+_MAX_P99_SECONDS = 0.05
+# The worker must drain the inbox within this time; it polls twice a second.
+_MAX_DRAIN_SECONDS = 2.0
+_SECTION = f"collect over HTTP, durable, {_USERS} users with {_WORKOUTS_EACH} workouts each"
 
 
 @dataclass(frozen=True, slots=True)
-class Club:
-    """A server and its Strava."""
+class CollectBench:
+    """A server, its Strava simulator, and direct access to the store."""
 
     server: Program
     strava: Program
     client: Client
     store: SqliteEngine
 
-    async def tell(self, body: bytes) -> None:
-        """Deliver a webhook."""
+    async def deliver(self, body: bytes) -> None:
+        """Deliver a webhook event."""
         request = self.client.post(f"{self.server.url}/collect/webhooks/strava").header(
             "Content-Type", "application/json"
         )
         response = await request.body_bytes(body).build().send()
         if response.status != 200:
-            raise AssertionError(f"a webhook was answered with {response.status}")
+            raise AssertionError(f"the webhook responded with status {response.status}")
 
-    async def recompute(self, person: Person) -> None:
-        url = f"{self.server.url}/collect/milestones/{person.milestone_id}/recompute"
-        headers = {"Cookie": f"cc_session={person.session_id}", "X-Requested-With": "bench"}
+    async def recompute(self, user: BenchUser) -> None:
+        url = f"{self.server.url}/collect/milestones/{user.milestone_id}/recompute"
+        headers = {"Cookie": f"cc_session={user.session_id}", "X-Requested-With": "bench"}
         response = await self.client.post(url).headers(headers).build().send()
         if response.status != 200:
-            raise AssertionError(f"a recompute was answered with {response.status}")
+            raise AssertionError(f"recompute responded with status {response.status}")
         await response.bytes()
 
-    async def figures(self) -> dict[str, float]:
-        """What the server tells of events, by the name of the figure."""
+    async def event_metrics(self) -> dict[str, float]:
+        """Return the event metrics of the server, by name."""
         response = await self.client.get(f"{self.server.url}/metrics").build().send()
         lines = [
             line
@@ -74,32 +73,32 @@ class Club:
         ]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
-    async def waiting(self) -> int:
-        """How many events are in the inbox: looked up in the store, which costs the server nothing."""
-        return sum([await RawEvents.waiting(self.store, shard) for shard in range(INBOX_SHARDS)])
+    async def pending(self) -> int:
+        """Count the events in the inbox directly in the store, without loading the server."""
+        return sum([await RawEvents.pending(self.store, shard) for shard in range(INBOX_SHARDS)])
 
-    async def until_applied(self) -> None:
-        """Wait until no event is left in the inbox."""
+    async def wait_until_applied(self) -> None:
+        """Wait until the inbox is empty."""
         end = time.monotonic() + 120
-        while await self.waiting():
+        while await self.pending():
             if time.monotonic() > end:
-                raise AssertionError("the worker does not get anywhere")
+                raise AssertionError("the worker did not drain the inbox within 120 s")
             await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
-async def opened(world: World) -> AsyncIterator[Club]:
-    """The club of a world, in a directory of its own."""
-    with tempfile.TemporaryDirectory(prefix="tally-bench-") as made:
-        folder, application = Path(made) / "served", OAuthApplication()
+async def open_bench(dataset: CollectDataset) -> AsyncIterator[CollectBench]:
+    """Start server and simulator on a new data directory with the dataset."""
+    with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+        folder, application = Path(directory) / "served", OAuthApplication()
         async with open_sqlite(folder) as engine:
             for table in dict.fromkeys(
                 table for repository in REPOSITORIES for table in repository.tables
             ):
                 await engine.ensure_table(table)
-            await world.settle(engine, folder)
-            state = Path(made) / "strava.json"
-            state.write_bytes(world.strava())
+            await dataset.write(engine, folder)
+            state = Path(directory) / "strava.json"
+            state.write_bytes(dataset.strava_snapshot())
             async with start_program(
                 "sim", "strava", "--port", "0", "--unlimited", "--state", str(state), environment={}
             ) as strava:
@@ -114,84 +113,90 @@ async def opened(world: World) -> AsyncIterator[Club]:
                     start_program("serve", "--port", "0", environment=environment) as server,
                     ClientBuilder().max_connections(256).build() as client,
                 ):
-                    yield Club(server, strava, client, engine)
+                    yield CollectBench(server, strava, client, engine)
 
 
 async def events(seconds: int = SECONDS) -> AsyncIterator[Line]:
-    """Webhooks come in at the rate to hold, and then as fast as they can be told."""
-    world = World([_PAST] * _PEOPLE, _WARM_UP + RATE * seconds + _FULL_SPEED)
-    async with opened(world) as club:
-        await at_rate(club.tell, world.events(_WARM_UP), RATE)
-        await club.until_applied()
-        with tempfile.TemporaryDirectory(prefix="tally-bench-") as made:
-            async with RawEvents.opened(Path(made)) as raw:
-                yield await _held(club, world, raw, seconds)
-                yield await _full_speed(club, world, raw)
-
-
-async def _held(club: Club, world: World, raw: RawEvents, seconds: int) -> Line:
-    count = RATE * seconds
-    before, used, theirs = (
-        await club.figures(),
-        club.server.cpu_seconds(),
-        club.strava.cpu_seconds(),
+    """Measure webhook events at the target rate, then at full speed."""
+    dataset = CollectDataset(
+        [_WORKOUTS_EACH] * _USERS, _WARM_UP_EVENTS + RATE * seconds + _FULL_SPEED_EVENTS
     )
-    ours = await at_rate(club.tell, world.events(count), RATE)
-    behind, begun = await club.waiting(), time.monotonic()
-    await club.until_applied()
-    caught_up = time.monotonic() - begun
-    used, theirs = club.server.cpu_seconds() - used, club.strava.cpu_seconds() - theirs
-    lag = Lag(before, await club.figures())
+    async with open_bench(dataset) as bench:
+        await at_rate(bench.deliver, dataset.events(_WARM_UP_EVENTS), RATE)
+        await bench.wait_until_applied()
+        with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+            async with RawEvents.open(Path(directory)) as raw:
+                yield await _at_target_rate(bench, dataset, raw, seconds)
+                yield await _full_speed(bench, dataset, raw)
+
+
+async def _at_target_rate(
+    bench: CollectBench, dataset: CollectDataset, raw: RawEvents, seconds: int
+) -> Line:
+    count = RATE * seconds
+    before, server_cpu, strava_cpu = (
+        await bench.event_metrics(),
+        bench.server.cpu_seconds(),
+        bench.strava.cpu_seconds(),
+    )
+    ours = await at_rate(bench.deliver, dataset.events(count), RATE)
+    backlog, started = await bench.pending(), time.monotonic()
+    await bench.wait_until_applied()
+    drain_seconds = time.monotonic() - started
+    server_cpu = bench.server.cpu_seconds() - server_cpu
+    strava_cpu = bench.strava.cpu_seconds() - strava_cpu
+    lag = Lag(before, await bench.event_metrics())
     peer = await at_rate(raw.receive, raw.numbers(count), RATE)
-    is_held = ours.meets(RATE, _MAX_SECONDS) and caught_up < _MAX_LAG
+    is_met = ours.meets(RATE, _MAX_P99_SECONDS) and drain_seconds < _MAX_DRAIN_SECONDS
     note = (
-        f"{ours.describe()}; lag {lag}; {behind} waiting when the last of {count} was told, {caught_up:.2f} s later none;"
-        f" {used / count * 1e3:.2f} ms of processor an event, {theirs / count * 1e3:.2f} ms of Strava's; raw: {peer.describe()}"
+        f"{ours.describe()}; lag {lag}; backlog of {backlog} after {count} events, drained in"
+        f" {drain_seconds:.2f} s; {server_cpu / count * 1e3:.2f} ms CPU per event,"
+        f" {strava_cpu / count * 1e3:.2f} ms in the simulator; raw: {peer.describe()}"
     )
     mine, other = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
     goal = f"{RATE}/s, p99 < 50 ms, worker keeps up"
     return Line(
         _SECTION,
-        f"{RATE} webhooks a second",
+        f"{RATE} webhook events/s",
         mine,
         "raw put",
         other,
         mine / other,
         goal,
-        is_held,
+        is_met,
         note,
     )
 
 
-async def _full_speed(club: Club, world: World, raw: RawEvents) -> Line:
-    begun, used = time.perf_counter(), club.server.cpu_seconds()
-    told = await at_full_speed(club.tell, world.events(_FULL_SPEED), _CLIENTS)
-    await club.until_applied()
-    mine = (time.perf_counter() - begun) / _FULL_SPEED * 1e6
-    used = (club.server.cpu_seconds() - used) / _FULL_SPEED * 1e3
-    peer = await at_full_speed(raw.whole, raw.numbers(_FULL_SPEED), 16)
+async def _full_speed(bench: CollectBench, dataset: CollectDataset, raw: RawEvents) -> Line:
+    started, cpu = time.perf_counter(), bench.server.cpu_seconds()
+    delivered = await at_full_speed(bench.deliver, dataset.events(_FULL_SPEED_EVENTS), _CLIENTS)
+    await bench.wait_until_applied()
+    mine = (time.perf_counter() - started) / _FULL_SPEED_EVENTS * 1e6
+    cpu = (bench.server.cpu_seconds() - cpu) / _FULL_SPEED_EVENTS * 1e3
+    peer = await at_full_speed(raw.apply, raw.numbers(_FULL_SPEED_EVENTS), 16)
     theirs = 1e6 / peer.rate
     note = (
-        f"{1e6 / mine:,.0f} events a second told and applied; webhooks {told.describe()};"
-        f" {used:.2f} ms of processor an event; raw writes of an event {peer.describe()}"
+        f"{1e6 / mine:,.0f} events/s received and applied; webhooks {delivered.describe()};"
+        f" {cpu:.2f} ms CPU per event; raw writes of an event {peer.describe()}"
     )
-    what = "told and applied as fast as it goes"
+    what = "receive and apply at full speed"
     return Line(_SECTION, what, mine, "raw writes of an event", theirs, mine / theirs, note=note)
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How long events waited from their receipt until they were applied, between two looks at the figures."""
+    """The event lag between two samples of the metrics."""
 
     before: dict[str, float]
     after: dict[str, float]
 
     def __str__(self) -> str:
-        total = self._grown("_sum") / self._grown("_count")
-        return f"{total:.2f} s on average, 99 % within {self._quantile(0.99):g} s"
+        average = self._increase("_sum") / self._increase("_count")
+        return f"{average:.2f} s on average, 99 % within {self._quantile(0.99):g} s"
 
-    def _grown(self, ending: str) -> float:
-        name = f"tally_collect_event_lag_seconds{ending}"
+    def _increase(self, suffix: str) -> float:
+        name = f"tally_collect_event_lag_seconds{suffix}"
         return self.after[name] - self.before.get(name, 0.0)
 
     def _quantile(self, share: float) -> float:
@@ -200,27 +205,27 @@ class Lag:
             for name in self.after
             if name.startswith("tally_collect_event_lag_seconds_bucket")
         ]
-        counts = [self._grown(f'_bucket{{le="{edge}"}}') for edge in edges]
-        wanted = share * self._grown("_count")
+        counts = [self._increase(f'_bucket{{le="{edge}"}}') for edge in edges]
+        threshold = share * self._increase("_count")
         return next(
-            float(edge) for edge, count in zip(edges, counts, strict=True) if count >= wanted
+            float(edge) for edge, count in zip(edges, counts, strict=True) if count >= threshold
         )
 
 
 async def recomputes(rounds: int) -> AsyncIterator[Line]:
-    """What it costs to measure again, by how many workouts there are to look at."""
-    world = World([100, 1_000, 3_000], 0)
-    async with opened(world) as club:
-        for person, past in zip(world.people, world.pasts, strict=True):
-            ours, peer = _recompute(club, person), _read(club, person)
+    """Measure a recompute by the number of workouts."""
+    dataset = CollectDataset([100, 1_000, 3_000], 0)
+    async with open_bench(dataset) as bench:
+        for user, workouts in zip(dataset.users, dataset.workout_counts, strict=True):
+            ours, peer = _recompute(bench, user), _read(bench, user)
             mine, theirs, ratio = await measure_alternately(ours, peer, rounds)
-            used = club.server.cpu_seconds()
-            asked = await ours()
-            used = (club.server.cpu_seconds() - used) / asked * 1e3
-            note = f"{used:.1f} ms of processor, {mine / past:.1f} µs a workout"
+            cpu = bench.server.cpu_seconds()
+            runs = await ours()
+            cpu = (bench.server.cpu_seconds() - cpu) / runs * 1e3
+            note = f"{cpu:.1f} ms CPU, {mine / workouts:.1f} µs per workout"
             yield Line(
                 "recompute over HTTP",
-                f"{past:,} workouts",
+                f"{workouts:,} workouts",
                 mine,
                 "raw query of them",
                 theirs,
@@ -229,19 +234,19 @@ async def recomputes(rounds: int) -> AsyncIterator[Line]:
             )
 
 
-def _recompute(club: Club, person: Person) -> TimedRun:
+def _recompute(bench: CollectBench, user: BenchUser) -> TimedRun:
     async def run() -> int:
         for _ in range(20):
-            await club.recompute(person)
+            await bench.recompute(user)
         return 20
 
     return run
 
 
-def _read(club: Club, person: Person) -> TimedRun:
+def _read(bench: CollectBench, user: BenchUser) -> TimedRun:
     async def run() -> int:
         for _ in range(20):
-            await RawEvents.read_past(club.store, person)
+            await RawEvents.read_workouts(bench.store, user)
         return 20
 
     return run

@@ -1,8 +1,8 @@
-"""The devices backend over HTTP, durable, beside the raw store doing the same transactions in the same run.
+"""The devices backend over HTTP, compared with the same transactions on the store alone.
 
-The server is a real `tally serve` in a process of its own; this process makes the load. Goals:
-1,000 requests a second of one reading, and 20,000 readings a second in batches of 100, p99 under 50
-ms, memory flat, and reads that do not slow down as a device's history grows.
+`tally serve` and the load generator are separate processes. Goals: 1,000 requests/s with one
+reading, 20,000 readings/s in batches of 100, p99 under 50 ms, constant memory, and reads that do
+not slow down with the length of the history.
 """
 
 import tempfile
@@ -25,34 +25,34 @@ from tally.store.sqlite import SqliteEngine, open_sqlite
 
 _BOARDS = 2_000
 _CLIENTS = 8
-_MAX_SECONDS = 0.05
+_MAX_P99_SECONDS = 0.05
 _OVER_HTTP = "devices over HTTP, durable"
 _FLEET = 10_000
-_AN_HOUR = 360_000  # requests: 100 a second, the most that such a fleet sends
-_AT_ONCE = 10_000  # bodies that are made, and then sent
+_REQUESTS_PER_HOUR = 360_000  # 100 per second, the maximum of such a fleet
+_CHUNK_REQUESTS = 10_000  # generated before they are sent
 SECONDS = 8
 _ROUNDS = 4
-_MAX_STOLEN = 0.02  # of one processor's time
-_WRITER_PROCESS_RATE = 3_000  # as the server has it
+_MAX_STEAL = 0.02  # share of one CPU
+_WRITER_PROCESS_RATE = 3_000  # the default of the server
 
 
 async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
-    """Readings come in, at the rates to hold and as fast as they can."""
+    """Measure ingestion at the target rates and at full speed."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
         async with (
             open_devices_server(Path(directory) / "served") as server,
             raw_store(Path(directory) / "raw") as raw,
         ):
-            # The server meets every board, and its caches fill, before anything is measured.
+            # Warm up: the server sees every board and fills its caches.
             boards = Boards(_BOARDS, _now_ms())
             await at_full_speed(
                 server.post_data, [*boards.bodies(_BOARDS, 1), *boards.bodies(400, 100)], _CLIENTS
             )
             await at_full_speed(
-                _into(raw), boards.transactions(400, 100, _now_ms() // 1000), _CLIENTS
+                _writer(raw), boards.transactions(400, 100, _now_ms() // 1000), _CLIENTS
             )
-            for each, per_second in ((1, 1_000), (100, 200)):
-                yield await _held(server, raw, boards, (each, per_second, seconds))
+            for batch_size, per_second in ((1, 1_000), (100, 200)):
+                yield await _at_target_rate(server, raw, boards, (batch_size, per_second, seconds))
             yield await _full_speed(server, raw, boards, 150 * seconds)
             before = server.memory()
             await at_full_speed(server.post_data, boards.bodies(150 * seconds, 100), _CLIENTS)
@@ -61,38 +61,44 @@ async def ingestion(seconds: int = SECONDS) -> AsyncIterator[Line]:
                 yield await _two_instances((server, second), boards, seconds)
 
 
-async def _held(
-    server: DevicesServer, raw: SqliteEngine, boards: Boards, wanted: tuple[int, int, int]
+async def _at_target_rate(
+    server: DevicesServer, raw: SqliteEngine, boards: Boards, load_shape: tuple[int, int, int]
 ) -> Line:
-    """The server, and the store by itself, in turns."""
-    each, per_second, seconds = wanted
-    count, peers, used = per_second * seconds, list[Load](), server.cpu_seconds()
+    """Measure the server and the store alone in alternating rounds."""
+    batch_size, per_second, seconds = load_shape
+    count, peers, cpu = per_second * seconds, list[Load](), server.cpu_seconds()
 
     async def in_between() -> None:
         peers.append(
             await at_rate(
-                _into(raw), boards.transactions(count, each, _now_ms() // 1000), per_second
+                _writer(raw), boards.transactions(count, batch_size, _now_ms() // 1000), per_second
             )
         )
 
-    rounds = await _in_rounds(server.post_data, boards, wanted, in_between)
-    used = (server.cpu_seconds() - used) / (len(rounds) * count * each) * 1e6
-    ours, peer = merge_loads(_calm(rounds) or [load for _, load in rounds]), merge_loads(peers)
-    note = f"{ours.describe(each)}; {_told(rounds)}; {used:.0f} µs of processor a reading; raw: {peer.describe(each)}"
-    half, raw_half = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
+    rounds = await _in_rounds(server.post_data, boards, load_shape, in_between)
+    cpu = (server.cpu_seconds() - cpu) / (len(rounds) * count * batch_size) * 1e6
+    ours, peer = (
+        merge_loads(_undisturbed(rounds) or [load for _, load in rounds]),
+        merge_loads(peers),
+    )
+    note = (
+        f"{ours.describe(batch_size)}; {_describe_rounds(rounds)}; {cpu:.0f} µs CPU per reading;"
+        f" raw: {peer.describe(batch_size)}"
+    )
+    median, raw_median = ours.quantile(0.5) * 1e6, peer.quantile(0.5) * 1e6
     what, goal = (
-        f"{per_second * each:,} readings a second, {each} in a request",
-        f"{per_second * each:,}/s, p99 < 50 ms",
+        f"{per_second * batch_size:,} readings/s, {batch_size} per request",
+        f"{per_second * batch_size:,}/s, p99 < 50 ms",
     )
     return Line(
         _OVER_HTTP,
         what,
-        half,
+        median,
         "raw store",
-        raw_half,
-        half / raw_half,
+        raw_median,
+        median / raw_median,
         goal,
-        _is_held(rounds, per_second),
+        _meets_goal(rounds, per_second),
         note,
     )
 
@@ -100,124 +106,132 @@ async def _held(
 async def _in_rounds(
     post: Callable[[bytes], Awaitable[None]],
     boards: Boards,
-    wanted: tuple[int, int, int],
+    load_shape: tuple[int, int, int],
     in_between: Callable[[], Awaitable[None]],
 ) -> list[tuple[float, Load]]:
-    """Rounds of the load, each with the share of a processor that was stolen, until there were enough in which little was.
+    """Run rounds of load, with the CPU steal of each, until enough rounds had little steal.
 
-    A host that gives our processors to another stops the server with all else for tenths of a
-    second: such rounds are told, and the goal is judged by the others, all of their requests
-    together.
+    A host that gives the CPUs to another guest stops the server for tenths of a second. Such rounds
+    are reported; the goal applies to all requests of the other rounds.
     """
-    each, per_second, seconds = wanted
+    batch_size, per_second, seconds = load_shape
     rounds = list[tuple[float, Load]]()
-    while len(_calm(rounds)) < _ROUNDS and len(rounds) < 3 * _ROUNDS:
-        bodies = boards.bodies(per_second * seconds, each)
-        stolen = stolen_seconds()
+    while len(_undisturbed(rounds)) < _ROUNDS and len(rounds) < 3 * _ROUNDS:
+        bodies = boards.bodies(per_second * seconds, batch_size)
+        steal = stolen_seconds()
         load = await at_rate(post, bodies, per_second)
-        rounds.append(((stolen_seconds() - stolen) / load.seconds, load))
+        rounds.append(((stolen_seconds() - steal) / load.seconds, load))
         await in_between()
     return rounds
 
 
-def _calm(rounds: Sequence[tuple[float, Load]]) -> list[Load]:
-    return [load for stolen, load in rounds if stolen <= _MAX_STOLEN]
+def _undisturbed(rounds: Sequence[tuple[float, Load]]) -> list[Load]:
+    return [load for steal, load in rounds if steal <= _MAX_STEAL]
 
 
-def _is_held(rounds: Sequence[tuple[float, Load]], per_second: int) -> bool | None:
-    """Whether the rate was held; None if the machine was never ours."""
-    calm = _calm(rounds)
-    return merge_loads(calm).meets(per_second, _MAX_SECONDS) if calm else None
+def _meets_goal(rounds: Sequence[tuple[float, Load]], per_second: int) -> bool | None:
+    """Whether the goal was met; None if every round was disturbed."""
+    undisturbed = _undisturbed(rounds)
+    return merge_loads(undisturbed).meets(per_second, _MAX_P99_SECONDS) if undisturbed else None
 
 
-def _told(rounds: Sequence[tuple[float, Load]]) -> str:
-    """Each round's p99, and the share of a processor that was not ours in it."""
+def _describe_rounds(rounds: Sequence[tuple[float, Load]]) -> str:
+    """Format the p99 and the CPU steal of each round."""
     return "rounds: " + ", ".join(
-        f"{load.quantile(0.99) * 1000:.0f} ms ({stolen:.1%} stolen)" for stolen, load in rounds
+        f"{load.quantile(0.99) * 1000:.0f} ms ({steal:.1%} steal)" for steal, load in rounds
     )
 
 
 async def _full_speed(
     server: DevicesServer, raw: SqliteEngine, boards: Boards, requests: int
 ) -> Line:
-    each = 100
-    bodies = boards.bodies(requests, each)
-    used = server.cpu_seconds()
+    batch_size = 100
+    bodies = boards.bodies(requests, batch_size)
+    cpu = server.cpu_seconds()
     ours = await at_full_speed(server.post_data, bodies, _CLIENTS)
-    used = (server.cpu_seconds() - used) / (requests * each) * 1e6
+    cpu = (server.cpu_seconds() - cpu) / (requests * batch_size) * 1e6
     peer = await at_full_speed(
-        _into(raw), boards.transactions(requests, each, _now_ms() // 1000), _CLIENTS
+        _writer(raw), boards.transactions(requests, batch_size, _now_ms() // 1000), _CLIENTS
     )
     note = (
-        f"{ours.describe(each)}; {used:.0f} µs of processor a reading; raw: {peer.describe(each)}"
+        f"{ours.describe(batch_size)}; {cpu:.0f} µs CPU per reading;"
+        f" raw: {peer.describe(batch_size)}"
     )
-    mine, theirs = 1e6 / ours.rate / each, 1e6 / peer.rate / each
-    what = f"as fast as {_CLIENTS} clients go, {each} in a request"
+    mine, theirs = 1e6 / ours.rate / batch_size, 1e6 / peer.rate / batch_size
+    what = f"full speed with {_CLIENTS} clients, {batch_size} per request"
     return Line(_OVER_HTTP, what, mine, "raw store", theirs, mine / theirs, note=note)
 
 
-async def lasting(hours: float) -> AsyncIterator[Line]:
-    """As many requests of one reading as boards send in so many hours, at ten times their pace: memory stays as it was."""
-    count = int(hours * _AN_HOUR)
+async def endurance(hours: float) -> AsyncIterator[Line]:
+    """Send the requests of that many hours at ten times the pace, and measure memory."""
+    count = int(hours * _REQUESTS_PER_HOUR)
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
         async with open_devices_server(Path(directory)) as server:
             boards = Boards(_FLEET, _now_ms())
-            # Every board is met, and all caches have their size, before memory is looked at.
+            # Warm up: the server sees every board and fills its caches.
             await at_full_speed(
                 server.post_data,
                 [*boards.bodies(2 * _FLEET, 1), *boards.bodies(400, 100)],
                 _CLIENTS,
             )
             before, latencies = server.memory(), list[float]()
-            for start in range(0, count, _AT_ONCE):
+            for start in range(0, count, _CHUNK_REQUESTS):
                 load = await at_rate(
-                    server.post_data, boards.bodies(min(_AT_ONCE, count - start), 1), 1_000
+                    server.post_data, boards.bodies(min(_CHUNK_REQUESTS, count - start), 1), 1_000
                 )
                 latencies += load.latencies
             after = server.memory()
     latencies.sort()
-    slowest = f"p99 {latencies[int(0.99 * len(latencies))] * 1000:.1f} ms"
-    yield _memory(before, after, count, f"; {slowest}")
+    latency = f"p99 {latencies[int(0.99 * len(latencies))] * 1000:.1f} ms"
+    yield _memory(before, after, count, f"; {latency}")
 
 
 async def _two_instances(
     servers: tuple[DevicesServer, DevicesServer], boards: Boards, seconds: int
 ) -> Line:
-    """The same from two programs that share a data directory, each of which gets every other request."""
-    each, per_second, turns, fastest = 100, 200, cycle(servers), list[Load]()
+    """Measure two instances on one data directory, with alternating requests."""
+    batch_size, per_second, alternating, full_speed = 100, 200, cycle(servers), list[Load]()
 
     async def post(body: bytes) -> None:
-        await next(turns).post_data(body)
+        await next(alternating).post_data(body)
 
     async def in_between() -> None:
-        fastest.append(await at_full_speed(post, boards.bodies(100 * seconds, each), _CLIENTS))
+        full_speed.append(
+            await at_full_speed(post, boards.bodies(100 * seconds, batch_size), _CLIENTS)
+        )
 
     await at_full_speed(post, boards.bodies(_BOARDS, 1), _CLIENTS)
-    rounds = await _in_rounds(post, boards, (each, per_second, seconds), in_between)
-    ours, most = merge_loads(_calm(rounds) or [load for _, load in rounds]), merge_loads(fastest)
-    mine, theirs = ours.quantile(0.5) * 1e6, most.quantile(0.5) * 1e6
-    note = f"{ours.describe(each)}; {_told(rounds)}; as fast as {_CLIENTS} clients go: {most.describe(each)}"
-    what, is_held = (
-        f"{per_second * each:,} readings a second, two instances",
-        _is_held(rounds, per_second),
+    rounds = await _in_rounds(post, boards, (batch_size, per_second, seconds), in_between)
+    ours, maximum = (
+        merge_loads(_undisturbed(rounds) or [load for _, load in rounds]),
+        merge_loads(full_speed),
+    )
+    mine, theirs = ours.quantile(0.5) * 1e6, maximum.quantile(0.5) * 1e6
+    note = (
+        f"{ours.describe(batch_size)}; {_describe_rounds(rounds)};"
+        f" full speed with {_CLIENTS} clients: {maximum.describe(batch_size)}"
+    )
+    what, is_met = (
+        f"{per_second * batch_size:,} readings/s, two instances",
+        _meets_goal(rounds, per_second),
     )
     return Line(
         _OVER_HTTP,
         what,
         mine,
-        "as fast as it goes",
+        "full speed",
         theirs,
         mine / theirs,
         "p99 < 50 ms",
-        is_held,
+        is_met,
         note,
     )
 
 
-def _memory(before: float, after: float, readings: int, more: str = "") -> Line:
+def _memory(before: float, after: float, readings: int, suffix: str = "") -> Line:
     what, note = (
         f"memory after {readings:,} more readings",
-        f"{before:.0f} MB before, {after:.0f} MB after{more}",
+        f"{before:.0f} MB before, {after:.0f} MB after{suffix}",
     )
     return Line(
         _OVER_HTTP,
@@ -232,18 +246,18 @@ def _memory(before: float, after: float, readings: int, more: str = "") -> Line:
     )
 
 
-def _into(engine: SqliteEngine) -> Callable[[TransactionBatch], Awaitable[None]]:
-    async def send(transactions: TransactionBatch) -> None:
+def _writer(engine: SqliteEngine) -> Callable[[TransactionBatch], Awaitable[None]]:
+    async def write(transactions: TransactionBatch) -> None:
         outcomes = await engine.transact_each(transactions)
         if not all(isinstance(outcome, TransactionResult) for outcome in outcomes):
             raise AssertionError("not all readings were stored")
 
-    return send
+    return write
 
 
 @asynccontextmanager
 async def raw_store(directory: Path) -> AsyncIterator[SqliteEngine]:
-    """The embedded engine by itself, with the two tables that a reading goes to."""
+    """Open the embedded engine with the two tables of readings."""
     async with open_sqlite(directory, writer_process_rate=_WRITER_PROCESS_RATE) as engine:
         for table in (PROCESSED_BATCHES, DEVICE_READINGS):
             await engine.ensure_table(table)
@@ -251,7 +265,7 @@ async def raw_store(directory: Path) -> AsyncIterator[SqliteEngine]:
 
 
 async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
-    """Reads of a device with a long history beside those of one with a thousand readings."""
+    """Compare reads of a long history with reads of 1,000 readings."""
     few, many, now = hardware_id(1), hardware_id(2), _now_ms()
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
         async with raw_store(Path(directory)) as engine:
@@ -260,11 +274,11 @@ async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
             fill_history(path, board, count, now)
         async with open_devices_server(Path(directory)) as server:
             for board in (few, many):
-                await server.post_data(_hello(board))
+                await server.post_data(_first_reading(board))
             section = f"reads over HTTP, history of 1,000 and {readings:,} readings"
-            for what, path_of in _READS.items():
+            for what, path_at in _READS.items():
                 ours, peer = (
-                    _reads(server, board, count, now, path_of)
+                    _reads(server, board, count, now, path_at)
                     for board, count in ((many, readings), (few, 1_000))
                 )
                 mine, theirs, ratio = await measure_alternately(ours, peer, rounds)
@@ -281,14 +295,14 @@ async def histories(rounds: int, readings: int) -> AsyncIterator[Line]:
 
 
 def _reads(
-    server: DevicesServer, board: str, count: int, now: int, path_of: Callable[[int], str]
+    server: DevicesServer, board: str, count: int, now: int, path_at: Callable[[int], str]
 ) -> Any:
-    chance = Random(count)
+    rng = Random(count)
 
     async def run() -> int:
         for _ in range(100):
             await server.get(
-                f"/devices/{board}{path_of(now - chance.randrange(200, count - 100) * 60_000)}"
+                f"/devices/{board}{path_at(now - rng.randrange(200, count - 100) * 60_000)}"
             )
         return 100
 
@@ -297,16 +311,16 @@ def _reads(
 
 _READS: dict[str, Callable[[int], str]] = {
     "latest reading": lambda _: "/latest",
-    "100 readings somewhere": lambda at: f"/readings?from={at}&limit=100",
-    "100 readings, newest first": lambda at: f"/readings?to={at}&order=desc&limit=100",
-    "chart of 100 minutes": lambda at: (
-        f"/series?sensor=bme280_temp_c&from={at}&to={at + 6_000_000}&points=50"
+    "100 readings at a random time": lambda time_ms: f"/readings?from={time_ms}&limit=100",
+    "100 readings, newest first": lambda time_ms: f"/readings?to={time_ms}&order=desc&limit=100",
+    "chart of 100 minutes": lambda time_ms: (
+        f"/series?sensor=bme280_temp_c&from={time_ms}&to={time_ms + 6_000_000}&points=50"
     ),
 }
 
 
-def _hello(board: str) -> bytes:
-    """A reading, so that there is a record of the device."""
+def _first_reading(board: str) -> bytes:
+    """Build a request that creates the device."""
     body = Boards(1, _now_ms(), seed=1).bodies(1, 1)[0]
     return body.replace(hardware_id(0).encode(), board.encode())
 

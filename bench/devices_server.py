@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from bench.posting import Poster
+from bench.http_poster import Poster
 from bench.programs import Program, start_program
 
 

@@ -1,4 +1,4 @@
-"""Made-up readings: as bodies that boards send, as transactions that the store is asked for, and as rows of a long history."""
+"""Generates readings as request bodies, store transactions and rows of a long history."""
 
 import uuid
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def hardware_id(number: int) -> str:
 
 
 class Boards:
-    """Makes readings of many boards; no two have one batch id."""
+    """Generates readings of many boards with unique batch ids."""
 
     def __init__(self, boards: int, now_ms: int, seed: int = 3) -> None:
         self._random = Random(seed)
@@ -40,11 +40,11 @@ class Boards:
         self._board = 0
 
     def bodies(self, count: int, readings: int) -> list[bytes]:
-        """What so many requests carry."""
+        """Generate request bodies."""
         return [msgspec.json.encode(self._request(readings)) for _ in range(count)]
 
     def transactions(self, count: int, readings: int, now: int) -> list[TransactionBatch]:
-        """What so many requests come to in the store."""
+        """Generate the store transactions of requests."""
         return [_transactions(self._request(readings), now) for _ in range(count)]
 
     def _request(self, readings: int) -> dict[str, Any]:
@@ -52,12 +52,12 @@ class Boards:
         board = hardware_id(self._board)
         start = self._next_ms[self._board]
         self._next_ms[self._board] += readings * WINDOW_MS
-        made = [self._reading(board, start + number * WINDOW_MS) for number in range(readings)]
+        generated = [self._reading(board, start + number * WINDOW_MS) for number in range(readings)]
         return {
             "hardware_id": board,
             "boot_id": BOOT_ID,
             "firmware_version": FIRMWARE,
-            "readings": made,
+            "readings": generated,
         }
 
     def _reading(self, board: str, start: int) -> dict[str, Any]:
@@ -86,36 +86,36 @@ def _transactions(request: dict[str, Any], now: int) -> TransactionBatch:
         "received_at": "2026-01-01T00:00:00Z",
         "expiration_time": now + 30 * 86_400,
     }
-    batches = [{"batch_id": each["batch_id"]} for each in readings]
+    batches = [{"batch_id": reading["batch_id"]} for reading in readings]
     return TransactionBatch(
         BatchPut(PROCESSED_BATCHES, batches, receipt, _NEW),
-        BatchPut(DEVICE_READINGS, [_item(board, each) for each in readings]),
+        BatchPut(DEVICE_READINGS, [_item(board, reading) for reading in readings]),
     )
 
 
 def _item(board: str, reading: dict[str, Any]) -> dict[str, Any]:
-    at, batch_id = reading["timestamp_ms"], reading["batch_id"]
+    timestamp_ms, batch_id = reading["timestamp_ms"], reading["batch_id"]
     return {
         "hardware_id": board,
-        "ts_batch": f"{at:013}#{batch_id}",
-        "timestamp_ms": at,
+        "ts_batch": f"{timestamp_ms:013}#{batch_id}",
+        "timestamp_ms": timestamp_ms,
         "batch_id": batch_id,
         "boot_id": BOOT_ID,
         "firmware_version": FIRMWARE,
         "sensors": {name: _exact(value) for name, value in reading["sensors"].items()},
         "sensor_status": STATUS,
-        "expiration_time": at // 1000 + 3650 * 86_400,
+        "expiration_time": timestamp_ms // 1000 + 3650 * 86_400,
     }
 
 
 @lru_cache(maxsize=20_000)
 def _exact(value: float) -> Decimal:
-    """One number for each value, as the server has it."""
+    """Convert a value to a cached decimal, as the server does."""
     return Decimal(str(value))
 
 
 def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
-    """A device's history of so many readings, one a minute up to the last, written straight into the rows."""
+    """Write a history of one reading per minute directly into the table."""
     layout = compile_layout(DEVICE_READINGS)
     connection, checkpoint = connect(path), Checkpoint(path)
     connection.set_wal_hook(checkpoint.committed)
@@ -137,10 +137,10 @@ def _history(read_key: Any, board: str, count: int, last_ms: int) -> Iterator[tu
     sensors = {"bme280_temp_c": 22.5, "humidity_pct": 45.2, "soil_moisture_pct": 62.3}
     boot = uuid.uuid4()
     for number in range(count):
-        at = last_ms - (count - 1 - number) * 60_000
+        timestamp_ms = last_ms - (count - 1 - number) * 60_000
         reading = {
-            "timestamp_ms": at,
-            "batch_id": f"{board}_{boot}_{at - 60_000}_{at}",
+            "timestamp_ms": timestamp_ms,
+            "batch_id": f"{board}_{boot}_{timestamp_ms - 60_000}_{timestamp_ms}",
             "sensors": sensors,
         }
         item = _item(board, reading)

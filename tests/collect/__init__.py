@@ -1,1 +1,1 @@
-"""The collect backend, from its repositories to its routes, on SQLite and on AWS's DynamoDB Local."""
+"""Tests of the collect backend, from the rules to the HTTP API, on every engine."""

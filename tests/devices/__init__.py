@@ -1,1 +1,1 @@
-"""The devices backend, from its repositories to `kill -9` of the server, on every engine that is to be had."""
+"""Tests of the devices backend, from the repositories to the HTTP API, on every engine."""

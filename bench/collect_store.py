@@ -1,4 +1,4 @@
-"""What an event of Strava's comes to in the store, asked of the embedded engine by itself."""
+"""The store operations of one Strava event, on the embedded engine alone."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.collect_world import Person, past_workout
+from bench.collect_dataset import BenchUser, workout_item
 from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY
 from tally.collect.repository.table import (
     COMMIT_COLLECT,
@@ -21,7 +21,7 @@ from tally.store.api import Check, Delete, Put, Query, Transaction, Update
 from tally.store.expressions import F, exists, not_exists
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
-_PEOPLE = 300
+_USERS = 300
 _AWARD = {
     "mesh": [{"shape": "box", "position": [0, 1, 0], "scale": [1, 1, 1], "colour": "#aabbcc"}] * 3
 }
@@ -29,18 +29,18 @@ _AWARD = {
 
 @dataclass(frozen=True, slots=True)
 class RawEvents:
-    """The writes of an event, in the order of the worker's, on tables of their own."""
+    """The writes of an event in the order of the worker, on separate tables."""
 
     engine: SqliteEngine
     count: "itertools.count[int]"
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, directory: Path) -> AsyncIterator["RawEvents"]:
+    async def open(cls, directory: Path) -> AsyncIterator["RawEvents"]:
         async with open_sqlite(directory) as engine:
             for table in (COMMIT_COLLECT, COMMIT_COLLECT_IDEMPOTENCY):
                 await engine.ensure_table(table)
-            for number in range(_PEOPLE):
+            for number in range(_USERS):
                 await engine.put(
                     Put(
                         COMMIT_COLLECT,
@@ -54,12 +54,12 @@ class RawEvents:
         return [next(self.count) for _ in range(count)]
 
     async def receive(self, number: int) -> None:
-        """What is durable before a webhook is answered."""
+        """Write what is durable before the webhook responds."""
         await self.engine.put(Put(COMMIT_COLLECT, _event(number), condition=not_exists("PK")))
 
-    async def whole(self, number: int) -> None:
-        """All that is durable when an event has been applied; every fourth mints a part."""
-        who, key = number % _PEOPLE, {"IdempotencyKey": f"STRAVA#{number:040}"}
+    async def apply(self, number: int) -> None:
+        """Make all writes of an event. Every fourth event mints a part."""
+        user_number, key = number % _USERS, {"IdempotencyKey": f"STRAVA#{number:040}"}
         await self.receive(number)
         claim = (
             F("status").set("claimed"),
@@ -70,19 +70,21 @@ class RawEvents:
         await self.engine.update(
             Update(COMMIT_COLLECT_IDEMPOTENCY, key, claim, condition=not_exists("IdempotencyKey"))
         )
-        person = Person(who, "", "")
-        workout = past_workout(person, number) | item_key(
-            user_pk(str(who)), f"{WORKOUT_PREFIX}{number:012}"
+        user = BenchUser(number % _USERS, "", "")
+        workout = workout_item(user, number) | item_key(
+            user_pk(str(user_number)), f"{WORKOUT_PREFIX}{number:012}"
         )
         is_linked = Check(
-            COMMIT_COLLECT, item_key(user_pk(str(who)), "STRAVA#CONNECTION"), F("athleteId") == who
+            COMMIT_COLLECT,
+            item_key(user_pk(str(user_number)), "STRAVA#CONNECTION"),
+            F("athleteId") == user_number,
         )
         await self.engine.transact(
             Transaction((Put(COMMIT_COLLECT, workout, condition=not_exists("PK")), is_linked))
         )
-        writes = [Put(COMMIT_COLLECT, _milestone(who, number), condition=exists("PK"))]
+        writes = [Put(COMMIT_COLLECT, _milestone(user_number, number), condition=exists("PK"))]
         if number % 4 == 0:
-            award = item_key(user_pk(str(who)), f"MILESTONE#M#AWARD#{number}") | _AWARD
+            award = item_key(user_pk(str(user_number)), f"MILESTONE#M#AWARD#{number}") | _AWARD
             writes.append(Put(COMMIT_COLLECT, award, condition=not_exists("PK")))
         await self.engine.transact(Transaction(tuple(writes)))
         done = (F("status").set("done"), F("expiresAt").set(4_000_000_000))
@@ -92,14 +94,14 @@ class RawEvents:
         await self.engine.delete(Delete(COMMIT_COLLECT, COMMIT_COLLECT.primary_key(_event(number))))
 
     @staticmethod
-    async def waiting(engine: SqliteEngine, shard: int) -> int:
-        """How many events a shard of the inbox holds, up to what fits one page."""
+    async def pending(engine: SqliteEngine, shard: int) -> int:
+        """Count the events in a shard of the inbox, up to one page."""
         return len((await engine.query(Query(COMMIT_COLLECT, F("PK") == inbox_pk(shard)))).items)
 
     @staticmethod
-    async def read_past(engine: SqliteEngine, person: Person) -> int:
-        """All workouts of a person, page by page."""
-        where = (F("PK") == user_pk(person.user_id)) & F("SK").begins_with(WORKOUT_PREFIX)
+    async def read_workouts(engine: SqliteEngine, user: BenchUser) -> int:
+        """Read all workouts of a user in pages; return their number."""
+        where = (F("PK") == user_pk(user.user_id)) & F("SK").begins_with(WORKOUT_PREFIX)
         read, start = 0, None
         while True:
             page = await engine.query(Query(COMMIT_COLLECT, where, start=start))
@@ -115,7 +117,7 @@ def _event(number: int) -> dict[str, Any]:
         "objectType": "activity",
         "objectId": number,
         "aspectType": "create",
-        "ownerId": number % _PEOPLE,
+        "ownerId": number % _USERS,
         "eventTime": 1_767_225_600,
         "isDeauthorisation": False,
         "correlationId": "6f1d2c3b-6f1d-2c3b-6f1d-2c3b6f1d2c3b",
