@@ -129,7 +129,10 @@ async def _reads(server: ServerProgram, seconds: int, matches: int) -> AsyncIter
         floor = await at_rate(server.get, ["/cricket/health"] * (_PER_SECOND * 2), _PER_SECOND)
         is_met = ours.meets(_PER_SECOND, _MAX_SECONDS)
         mine, theirs = ours.quantile(0.5) * 1e6, floor.quantile(0.5) * 1e6
-        note = f"{ours.describe()}; {used:.0f} µs of CPU time per request; GET /health: {floor.describe()}"
+        note = (
+            f"{ours.describe()}; {used:.0f} µs of CPU time per request;"
+            f" GET /health: {floor.describe()}"
+        )
         goal = f"{_PER_SECOND}/s, p99 < 20 ms"
         yield Line(
             section,

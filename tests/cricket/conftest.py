@@ -1,4 +1,4 @@
-"""Fixtures: an engine with the cricket tables (SQLite, and DynamoDB Local if available) and a store.
+"""Fixtures: engines with the cricket tables (SQLite, DynamoDB Local if available) and a store.
 
 Tests share tables, never keys: each creates records with unique ids (`factories.py`).
 """

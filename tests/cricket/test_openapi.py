@@ -1,7 +1,7 @@
 """The responses of the running server match the OpenAPI document.
 
-Schemathesis generates valid and invalid requests from the document. No response may be a 5xx or have
-a status, content type, header or body that is not documented.
+Schemathesis generates valid and invalid requests from the document. No response may be a 5xx or
+have a status, content type, header or body that is not documented.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Declared access patterns match the design, and the code matches the declarations.
 
-`designed.tsv` contains the design. Where it contradicts itself or DynamoDB, `CORRECTED` contains the
-correction and its reason.
+`designed.tsv` contains the design. Where it contradicts itself or DynamoDB, `CORRECTED` contains
+the correction and its reason.
 """
 
 import csv
@@ -36,7 +36,8 @@ CORRECTED: dict[str, dict[str, str]] = {
     # A Query on the league index needs a league.
     "Get starting-soon matches": {
         "key_condition": (
-            "leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :now AND :until, for each active league, "
+            "leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :now AND :until, "
+            "for each active league, "
             "with filter attribute_not_exists(liveUpdatedAt) AND attribute_not_exists(archivedAt)"
         )
     },
@@ -47,12 +48,17 @@ CORRECTED: dict[str, dict[str, str]] = {
     # The text below the table requires the condition.
     "Archive fixture": CONDITIONAL
     | {
-        "key_condition": "PK=matchId with attribute_exists(matchId), SETs archivedAt, REMOVEs liveUpdatedAt"
+        "key_condition": (
+            "PK=matchId with attribute_exists(matchId), SETs archivedAt, REMOVEs liveUpdatedAt"
+        )
     },
     # Write first, then clean up: concurrent registrations always leave a record.
     "Register device (upsert)": {
         "operation": "Query + DeleteItem + UpdateItem",
-        "key_condition": "UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, Delete orphans",
+        "key_condition": (
+            "UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, "
+            "Delete orphans"
+        ),
     },
     "Remove all follows for match": BATCH_DELETE,
     "Remove all subscriptions for match": BATCH_DELETE,
@@ -64,7 +70,9 @@ CORRECTED: dict[str, dict[str, str]] = {
     },
     # The names of the table.
     "Acquire lock": {
-        "key_condition": "PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now"
+        "key_condition": (
+            "PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now"
+        )
     },
     "Release lock": {"key_condition": "PK=lockKey with ConditionExpression: owner = :owner"},
     "Extend lock": {"key_condition": "PK=lockKey with ConditionExpression: owner = :owner"},
@@ -78,7 +86,9 @@ CORRECTED: dict[str, dict[str, str]] = {
     },
     "Update enrichment only": CONDITIONAL
     | {
-        "key_condition": "PK=matchId with ConditionExpression: attribute_exists(matchId), around the match"
+        "key_condition": (
+            "PK=matchId with ConditionExpression: attribute_exists(matchId), around the match"
+        )
     },
     "Hydrate cache from DynamoDB": {"operation": "GetItem (per match) + Scan"},
 }

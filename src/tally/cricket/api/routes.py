@@ -9,7 +9,7 @@ from tally.cricket.api.handlers import Handlers
 from tally.cricket.api.schemas import admin, matches, reference, users
 from tally.cricket.api.schemas.fields import ServiceStatus
 from tally.cricket.model import errors
-from tally.errors import Conflict, Invalid, NotFound, TallyError, Unauthenticated, Unavailable
+from tally.errors import Invalid, NotFound, TallyError, Unauthenticated, Unavailable
 from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import ErrorFormat, NestedError
 
@@ -346,7 +346,6 @@ def _follows(handlers: Handlers) -> tuple[Endpoint, ...]:
 
 
 def _activities(handlers: Handlers) -> tuple[Endpoint, ...]:
-    activity_ended = Conflict("The Live Activity has ended", code="activity_ended")
     return (
         Endpoint(
             "POST",
@@ -377,7 +376,7 @@ def _activities(handlers: Handlers) -> tuple[Endpoint, ...]:
             request_example={"deviceId": "A1B2-C3D4", "updateToken": "80c1f7de80c1f7de"},
             response=users.ActivityBody,
             response_example=examples.ACTIVITY,
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, activity_ended),
+            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, errors.activity_ended()),
         ),
         Endpoint(
             "POST",
@@ -438,8 +437,6 @@ def _administration(admin_handlers: AdminHandlers) -> tuple[Endpoint, ...]:
             response=matches.MatchBody,
             response_example=examples.MATCH,
             status=201,
-            **_admin_endpoint(
-                _MATCH_NOT_FOUND, Conflict("The match has no recording", code="no_recording")
-            ),
+            **_admin_endpoint(_MATCH_NOT_FOUND, errors.no_recording()),
         ),
     )

@@ -29,7 +29,7 @@ def not_followed() -> NotFound:
 
 def team_not_in_match() -> Invalid:
     return Invalid(
-        "teamId must be one of the two teams of the match",
+        "teamId must be a team of the match",
         code="team_not_in_match",
         field="teamId",
     )
@@ -37,7 +37,7 @@ def team_not_in_match() -> Invalid:
 
 def one_device_identifier() -> Invalid:
     return Invalid(
-        "Provide exactly one of deviceToken and deviceId",
+        "Exactly one of deviceToken and deviceId is required",
         code="invalid_field",
         field="deviceToken",
     )
@@ -49,3 +49,11 @@ def nothing_to_change() -> Invalid:
 
 def match_over() -> Conflict:
     return Conflict("The match is over", code="match_over")
+
+
+def activity_ended() -> Conflict:
+    return Conflict("The Live Activity has ended", code="activity_ended")
+
+
+def no_recording() -> Conflict:
+    return Conflict("The match cannot be replayed: its balls are not stored", code="no_recording")

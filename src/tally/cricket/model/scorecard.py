@@ -208,9 +208,17 @@ class InningsTally:
             and tally.how_out is None
             and tally.player_id in {last.striker_id, last.non_striker_id}
         )
-        figures = (tally.runs, tally.balls, tally.fours, tally.sixes)
         return BatterLine(
-            tally.player_id, tally.name, *figures, is_in, tally.how_out, tally.bowler_id, sort
+            player_id=tally.player_id,
+            name=tally.name,
+            runs=tally.runs,
+            balls=tally.balls,
+            fours=tally.fours,
+            sixes=tally.sixes,
+            is_at_crease=is_in,
+            how_out=tally.how_out,
+            bowler_id=tally.bowler_id,
+            sort=sort,
         )
 
     def _bowler_line(self, tally: BowlerTally) -> BowlerLine:
@@ -220,8 +228,17 @@ class InningsTally:
         overs, balls = divmod(
             tally.overs * BALLS_PER_OVER + tally.balls + current_balls, BALLS_PER_OVER
         )
-        figures = (tally.maidens, tally.runs, tally.wickets, tally.wides, tally.noballs)
-        return BowlerLine(tally.player_id, tally.name, overs, balls, *figures)
+        return BowlerLine(
+            player_id=tally.player_id,
+            name=tally.name,
+            overs=overs,
+            balls=balls,
+            maidens=tally.maidens,
+            runs=tally.runs,
+            wickets=tally.wickets,
+            wides=tally.wides,
+            noballs=tally.noballs,
+        )
 
 
 def scorecards(

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from tally.cricket.model.errors import device_not_found, one_device_identifier
 from tally.cricket.model.records import UserDevice, device_expiry
 from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.service.activities.lifecycle import ActivityService
-from tally.errors import Invalid, NotFound
 from tally.kit.clock import Clock
 
 
@@ -63,7 +63,7 @@ class DeviceService:
             device, token, now, device_expiry(now // 1000)
         )
         if updated is None:
-            raise _device_not_found()
+            raise device_not_found()
         await self.activities.on_device_ready(user_id)
         return updated
 
@@ -73,26 +73,18 @@ class DeviceService:
         device = await self._find(user_id, device_token, device_id)
         deleted = await self.devices.delete(user_id, device.device_token, self.clock.seconds())
         if deleted is None:
-            raise _device_not_found()
+            raise device_not_found()
         return deleted
 
     async def _find(
         self, user_id: str, device_token: str | None, device_id: str | None
     ) -> UserDevice:
         if (device_token is None) == (device_id is None):
-            raise Invalid(
-                "Exactly one of deviceToken and deviceId is required",
-                code="invalid_field",
-                field="deviceToken",
-            )
+            raise one_device_identifier()
         for device in await self.devices.of_user(user_id, self.clock.seconds()):
             if device_token in {None, device.device_token} and device_id in {
                 None,
                 device.device_id,
             }:
                 return device
-        raise _device_not_found()
-
-
-def _device_not_found() -> NotFound:
-    return NotFound("This device is not registered", code="device_not_found")
+        raise device_not_found()

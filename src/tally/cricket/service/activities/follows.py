@@ -1,7 +1,16 @@
 """Follows and subscriptions of users; following and unfollowing start and end Live Activities."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from tally.cricket.model.errors import (
+    match_not_found,
+    match_over,
+    not_followed,
+    subscription_not_found,
+    team_not_in_match,
+)
 from tally.cricket.model.records import (
     NEUTRAL,
     ActivitySubscription,
@@ -14,9 +23,7 @@ from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.service.activities.lifecycle import ActivityService
-from tally.errors import Conflict, Invalid, NotFound
 from tally.kit.clock import Clock
-from tally.store.values import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +39,12 @@ class FollowService:
     async def get(self, match_id: str, user_id: str) -> Follow:
         follow = await self.follows.get(match_id, user_id, self.clock.seconds())
         if follow is None:
-            raise _not_followed()
+            raise not_followed()
         return follow
 
     async def of_user(
-        self, user_id: str, limit: int, start: Key | None
-    ) -> tuple[list[Follow], Key | None]:
+        self, user_id: str, limit: int, start: Mapping[str, Any] | None
+    ) -> tuple[list[Follow], Mapping[str, Any] | None]:
         return await self.follows.of_user(user_id, self.clock.seconds(), limit, start)
 
     async def follow(
@@ -47,7 +54,7 @@ class FollowService:
         fixture = await self._fixture(match_id)
         view = _validate_team(fixture, team_id)
         if fixture.archived_at is not None:
-            raise Conflict("This match is over", code="match_over")
+            raise match_over()
         now = self.clock.milliseconds()
         expires_at = max(follow_expiry(fixture.start_time, fixture.match_type), now // 1000 + 3_600)
         follow = await self.follows.follow(
@@ -68,7 +75,7 @@ class FollowService:
         if not await self.follows.change_team(
             match_id, user_id, _validate_team(fixture, team_id), self.clock.seconds()
         ):
-            raise _not_followed()
+            raise not_followed()
         follow = await self.get(match_id, user_id)
         if fixture.is_live:
             await self.activities.on_followed(fixture, follow)
@@ -87,7 +94,7 @@ class FollowService:
         """Store the push token of a Live Activity that the app started itself."""
         fixture = await self._fixture(match_id)
         if fixture.archived_at is not None:
-            raise Conflict("This match is over", code="match_over")
+            raise match_over()
         now = self.clock.milliseconds()
         expires_at = max(follow_expiry(fixture.start_time, fixture.match_type), now // 1000 + 3_600)
         return await self.subscriptions.register(
@@ -103,12 +110,12 @@ class FollowService:
 
     async def unsubscribe(self, match_id: str, user_id: str, push_token: str) -> None:
         if not await self.subscriptions.remove(match_id, push_token, user_id):
-            raise NotFound("Subscription not found", code="subscription_not_found")
+            raise subscription_not_found()
 
     async def _fixture(self, match_id: str) -> Fixture:
         fixture = await self.fixtures.get(match_id)
         if fixture is None:
-            raise NotFound("Match not found", code="match_not_found")
+            raise match_not_found()
         return fixture
 
 
@@ -116,11 +123,5 @@ def _validate_team(fixture: Fixture, team_id: str | None) -> str:
     if team_id is None or team_id == NEUTRAL:
         return NEUTRAL
     if team_id not in fixture.team_ids:
-        raise Invalid(
-            "teamId must be a team of the match", code="team_not_in_match", field="teamId"
-        )
+        raise team_not_in_match()
     return team_id
-
-
-def _not_followed() -> NotFound:
-    return NotFound("You do not follow this match", code="not_followed")

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tally.cricket.model.errors import activity_ended
 from tally.cricket.model.lifecycle import ANY_REASON
 from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import (
@@ -27,7 +28,6 @@ from tally.cricket.service.activities.endings import ActivityEnder
 from tally.cricket.service.activities.match_payloads import PUSH_EXPIRATION_SECONDS, MatchPayloads
 from tally.cricket.service.activities.starts import ActivityStarter, Follower, activity_expiry
 from tally.cricket.service.ports import PushGateway, ReadDisplay
-from tally.errors import Conflict
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 
@@ -125,7 +125,7 @@ class ActivityService:
         if active is None:
             pushes = await self.ender.pushes([registered], payloads)
             await self._send_in_time(self.ender.send_few(pushes))
-            raise Conflict("This Live Activity has ended", code="activity_ended")
+            raise activity_ended()
         if previous is None or (
             previous.status is not ActivityStatus.ACTIVE
             and previous.shown != await payloads.content_hash(active.team_id)

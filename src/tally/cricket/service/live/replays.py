@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 from tally.cricket.model.ball_log import decode_ball_log
+from tally.cricket.model.errors import match_not_found, no_recording
 from tally.cricket.model.feed import Ball, MatchFeed, MatchStatus
 from tally.cricket.model.records import Fixture, epoch_ms, format_start_time
 from tally.cricket.model.replay import balls_at, feed_at, replay_seconds
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.processing import ProcessingRepository
 from tally.cricket.service.queries.feeds import FeedCache
-from tally.errors import Conflict, NotFound
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
 from tally.kit.ttl_cache import TTLCache
@@ -50,13 +50,10 @@ class ReplayService:
         """
         source = await self.fixtures.get(match_id)
         if source is None or source.replay_of is not None:
-            raise NotFound("Match not found", code="match_not_found")
+            raise match_not_found()
         recording = await self._recording(match_id)
         if recording is None:
-            raise Conflict(
-                "This match cannot be replayed: its balls are not stored",
-                code="no_recording",
-            )
+            raise no_recording()
         now = self.clock.milliseconds()
         ends_at = now + round(1000 * replay_seconds(len(recording.balls), speed))
         replay = replace(
