@@ -32,8 +32,8 @@ COMMANDS = [
 
 
 def test_make_commands_exist() -> None:
-    made = {command.split()[1] for command in COMMANDS if command.startswith("make ")}
-    assert {"up", "test"} <= made <= make_targets()
+    targets = {command.split()[1] for command in COMMANDS if command.startswith("make ")}
+    assert {"up", "test"} <= targets <= make_targets()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tally.kit.metrics import Metrics
 from tally.kit.server import serving
 
 
-def api_of(
+def make_api(
     *endpoints: Endpoint, error_format: ErrorFormat | None = None, name: str = "devices"
 ) -> Api:
     return Api(
@@ -24,18 +24,18 @@ def api_of(
     )
 
 
-def app_of(
+def make_app(
     *apis: Api, metrics: Metrics | None = None, clock: Clock | None = None, access_log: bool = False
 ) -> Starlette:
     """Build an app like the composition root, with an empty instance API at the root."""
     scope = Middleware(
         RequestContextMiddleware, metrics or Metrics(), clock or SystemClock(), access_log
     )
-    return Starlette(routes=[api.mount() for api in (*apis, api_of(name=""))], middleware=[scope])
+    return Starlette(routes=[api.mount() for api in (*apis, make_api(name=""))], middleware=[scope])
 
 
 @asynccontextmanager
-async def served(
+async def serve_handler(
     handler: Handler,
     *,
     method: str = "POST",
@@ -46,6 +46,6 @@ async def served(
 ) -> AsyncIterator[str]:
     """Serve `handler` at `/devices/thing/{thing_id}` and yield its URL."""
     endpoint = Endpoint(method, "/thing/{thing_id}", handler, "A thing")
-    app = app_of(api_of(endpoint, error_format=error_format), metrics=metrics)
+    app = make_app(make_api(endpoint, error_format=error_format), metrics=metrics)
     async with serving(app, grace=grace, on_stopping=on_stopping) as url:
         yield f"{url}/devices/thing/1"

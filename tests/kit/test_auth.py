@@ -34,7 +34,7 @@ from tests.kit.issuer import AUDIENCE, ISSUER, Issuer, rsa_key
 SECRET = Secret("s3cret-admin-token")
 
 
-def request_of(**headers: str) -> HTTPConnection:
+def make_request(**headers: str) -> HTTPConnection:
     raw = [
         (name.replace("_", "-").lower().encode(), value.encode("latin-1"))
         for name, value in headers.items()
@@ -42,7 +42,7 @@ def request_of(**headers: str) -> HTTPConnection:
     return HTTPConnection({"type": "http", "headers": raw})
 
 
-def claims_of(clock: ManualClock, **changes: Any) -> dict[str, Any]:
+def make_claims(clock: ManualClock, **changes: Any) -> dict[str, Any]:
     now = clock.seconds()
     claims = {
         "iss": ISSUER,
@@ -100,11 +100,13 @@ def is_allowed(check: Callable[..., None], request: HTTPConnection, *arguments: 
 
 
 def test_a_valid_key_is_accepted() -> None:
-    assert is_allowed(require_key, request_of(x_api_key=SECRET.reveal()), SECRET)
-    assert is_allowed(require_key, request_of(x_admin_key=SECRET.reveal()), SECRET, "X-Admin-Key")
-    assert is_allowed(require_bearer, request_of(authorization=f"Bearer {SECRET.reveal()}"), SECRET)
+    assert is_allowed(require_key, make_request(x_api_key=SECRET.reveal()), SECRET)
+    assert is_allowed(require_key, make_request(x_admin_key=SECRET.reveal()), SECRET, "X-Admin-Key")
     assert is_allowed(
-        require_bearer, request_of(authorization=f"bearer  {SECRET.reveal()}"), SECRET
+        require_bearer, make_request(authorization=f"Bearer {SECRET.reveal()}"), SECRET
+    )
+    assert is_allowed(
+        require_bearer, make_request(authorization=f"bearer  {SECRET.reveal()}"), SECRET
     )
 
 
@@ -118,7 +120,7 @@ def test_a_valid_key_is_accepted() -> None:
 )
 def test_an_invalid_key_is_rejected(headers: dict[str, str], code: str) -> None:
     with pytest.raises(Unauthenticated) as caught:
-        require_key(request_of(**headers), SECRET)
+        require_key(make_request(**headers), SECRET)
     assert caught.value.code == code
     assert SECRET.reveal() not in str(caught.value)
 
@@ -137,12 +139,14 @@ def test_an_invalid_key_is_rejected(headers: dict[str, str], code: str) -> None:
 )
 def test_an_invalid_bearer_token_is_rejected(header: str | None, code: str) -> None:
     with pytest.raises(Unauthenticated) as caught:
-        require_bearer(request_of(**({} if header is None else {"authorization": header})), SECRET)
+        require_bearer(
+            make_request(**({} if header is None else {"authorization": header})), SECRET
+        )
     assert caught.value.code == code
 
 
 def test_a_bearer_token_is_returned_unverified() -> None:
-    assert bearer_token(request_of(authorization="Bearer a.b.c")) == "a.b.c"
+    assert bearer_token(make_request(authorization="Bearer a.b.c")) == "a.b.c"
 
 
 # Tokens
@@ -151,7 +155,7 @@ def test_a_bearer_token_is_returned_unverified() -> None:
 async def test_a_valid_token_returns_its_claims(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    token = issuer.sign(claims_of(clock, **{"cognito:groups": ["admin"]}))
+    token = issuer.sign(make_claims(clock, **{"cognito:groups": ["admin"]}))
     claims = await verifier.verify(token)
     assert (claims["sub"], claims["cognito:groups"]) == ("user-1", ["admin"])
 
@@ -160,25 +164,25 @@ async def test_an_elliptic_curve_key_is_accepted(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     issuer.keys["e1"] = ec.generate_private_key(ec.SECP256R1())
-    assert (await verifier.verify(issuer.sign(claims_of(clock), "e1")))["sub"] == "user-1"
+    assert (await verifier.verify(issuer.sign(make_claims(clock), "e1")))["sub"] == "user-1"
 
 
 @pytest.mark.parametrize("audience", [[AUDIENCE, "other"], AUDIENCE])
 async def test_one_of_several_audiences_is_enough(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock, audience: object
 ) -> None:
-    assert (await verifier.verify(issuer.sign(claims_of(clock, aud=audience))))["aud"] == audience
+    assert (await verifier.verify(issuer.sign(make_claims(clock, aud=audience))))["aud"] == audience
 
 
 async def test_an_access_token_may_name_its_client_instead_of_an_audience(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     """Cognito's access tokens have no audience."""
-    token = issuer.sign(claims_of(clock, aud=..., client_id=AUDIENCE))
+    token = issuer.sign(make_claims(clock, aud=..., client_id=AUDIENCE))
     assert (await verifier.verify(token))["client_id"] == AUDIENCE
     assert (
         await rejection_code(
-            verifier, issuer.sign(claims_of(clock, aud="other", client_id=AUDIENCE))
+            verifier, issuer.sign(make_claims(clock, aud="other", client_id=AUDIENCE))
         )
         == "invalid_token"
     )
@@ -205,7 +209,7 @@ async def test_an_access_token_may_name_its_client_instead_of_an_audience(
 async def test_an_invalid_claim_is_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock, changes: dict[str, Any], code: str
 ) -> None:
-    assert await rejection_code(verifier, issuer.sign(claims_of(clock, **changes))) == code
+    assert await rejection_code(verifier, issuer.sign(make_claims(clock, **changes))) == code
 
 
 async def test_times_are_checked_with_leeway(
@@ -213,21 +217,21 @@ async def test_times_are_checked_with_leeway(
 ) -> None:
     """A difference of 30 seconds between clocks is tolerated."""
     now = clock.seconds()
-    assert await verifier.verify(issuer.sign(claims_of(clock, exp=now - 29)))
-    assert await verifier.verify(issuer.sign(claims_of(clock, nbf=now + 30, iat=now + 30)))
+    assert await verifier.verify(issuer.sign(make_claims(clock, exp=now - 29)))
+    assert await verifier.verify(issuer.sign(make_claims(clock, nbf=now + 30, iat=now + 30)))
     assert (
-        await rejection_code(verifier, issuer.sign(claims_of(clock, exp=now - 30)))
+        await rejection_code(verifier, issuer.sign(make_claims(clock, exp=now - 30)))
         == "token_expired"
     )
     assert (
-        await rejection_code(verifier, issuer.sign(claims_of(clock, nbf=now + 31)))
+        await rejection_code(verifier, issuer.sign(make_claims(clock, nbf=now + 31)))
         == "invalid_token"
     )
     assert (
-        await rejection_code(verifier, issuer.sign(claims_of(clock, iat=now + 31)))
+        await rejection_code(verifier, issuer.sign(make_claims(clock, iat=now + 31)))
         == "invalid_token"
     )
-    token = issuer.sign(claims_of(clock, exp=now + 60))
+    token = issuer.sign(make_claims(clock, exp=now + 60))
     assert await verifier.verify(token)
     await clock.advance(91)
     assert await rejection_code(verifier, token) == "token_expired"
@@ -237,7 +241,7 @@ async def test_a_token_of_another_key_is_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     """Even if it names a known key ID."""
-    forged = jwt.encode(claims_of(clock), rsa_key(), "RS256", {"kid": "k1"})
+    forged = jwt.encode(make_claims(clock), rsa_key(), "RS256", {"kid": "k1"})
     assert await rejection_code(verifier, forged) == "invalid_token"
 
 
@@ -250,7 +254,7 @@ async def test_a_token_without_a_signature_is_rejected(
 ) -> None:
     algorithms: list[Any] = ["none", "None", "", None, [], {"a": 1}, 7]
     for algorithm in algorithms:
-        unsigned = f"{encoded({'alg': algorithm, 'kid': 'k1'})}.{encoded(claims_of(clock))}."
+        unsigned = f"{encoded({'alg': algorithm, 'kid': 'k1'})}.{encoded(make_claims(clock))}."
         assert await rejection_code(verifier, unsigned) == "invalid_token"
 
 
@@ -263,7 +267,7 @@ async def test_symmetric_algorithms_are_rejected(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     signing_input = (
-        f"{encoded({'alg': 'HS256', 'typ': 'JWT', 'kid': 'k1'})}.{encoded(claims_of(clock))}"
+        f"{encoded({'alg': 'HS256', 'typ': 'JWT', 'kid': 'k1'})}.{encoded(make_claims(clock))}"
     )
     signature = jwt.get_algorithm_by_name("HS256").sign(signing_input.encode(), pem)
     confused = f"{signing_input}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
@@ -271,7 +275,7 @@ async def test_symmetric_algorithms_are_rejected(
     key = b"0123456789abcdef0123456789abcdef"
     issuer.extra = [{"kty": "oct", "kid": "s1", "k": base64.urlsafe_b64encode(key).decode()}]
     assert (
-        await rejection_code(verifier, jwt.encode(claims_of(clock), key, "HS256", {"kid": "s1"}))
+        await rejection_code(verifier, jwt.encode(make_claims(clock), key, "HS256", {"kid": "s1"}))
         == "invalid_token"
     )
 
@@ -281,14 +285,14 @@ async def test_the_key_determines_the_algorithm(
 ) -> None:
     key = issuer.keys["k1"]
     assert (
-        await rejection_code(verifier, jwt.encode(claims_of(clock), key, "RS512", {"kid": "k1"}))
+        await rejection_code(verifier, jwt.encode(make_claims(clock), key, "RS512", {"kid": "k1"}))
         == "invalid_token"
     )
     assert (
-        await rejection_code(verifier, jwt.encode(claims_of(clock), key, "PS256", {"kid": "k1"}))
+        await rejection_code(verifier, jwt.encode(make_claims(clock), key, "PS256", {"kid": "k1"}))
         == "invalid_token"
     )
-    head, payload, signature = issuer.sign(claims_of(clock)).split(".")
+    head, payload, signature = issuer.sign(make_claims(clock)).split(".")
     assert head
     swapped = f"{encoded({'alg': 'ES256', 'kid': 'k1'})}.{payload}.{signature}"
     assert await rejection_code(verifier, swapped) == "invalid_token"
@@ -297,8 +301,8 @@ async def test_the_key_determines_the_algorithm(
 async def test_a_modified_token_is_rejected(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    head, payload, signature = issuer.sign(claims_of(clock)).split(".")
-    richer = encoded(claims_of(clock, **{"cognito:groups": ["admin"]}))
+    head, payload, signature = issuer.sign(make_claims(clock)).split(".")
+    richer = encoded(make_claims(clock, **{"cognito:groups": ["admin"]}))
     changed = "A" if signature[10] != "A" else "B"
     for token in (
         f"{head}.{richer}.{signature}",
@@ -343,7 +347,7 @@ async def test_keys_are_fetched_once(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
     """Concurrent callers share one fetch."""
-    token = issuer.sign(claims_of(clock))
+    token = issuer.sign(make_claims(clock))
     await asyncio.gather(*(verifier.verify(token) for _ in range(20)))
     await clock.advance(600)
     await verifier.verify(token)
@@ -353,18 +357,18 @@ async def test_keys_are_fetched_once(
 async def test_a_new_key_is_fetched_on_first_use(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    await verifier.verify(issuer.sign(claims_of(clock)))
+    await verifier.verify(issuer.sign(make_claims(clock)))
     issuer.keys["k2"] = rsa_key()
     await clock.advance(10)
-    assert await verifier.verify(issuer.sign(claims_of(clock), "k2"))
+    assert await verifier.verify(issuer.sign(make_claims(clock), "k2"))
     assert issuer.reads == 2
 
 
 async def test_unknown_key_ids_do_not_cause_repeated_fetches(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    await verifier.verify(issuer.sign(claims_of(clock)))
-    _, payload, signature = issuer.sign(claims_of(clock)).split(".")
+    await verifier.verify(issuer.sign(make_claims(clock)))
+    _, payload, signature = issuer.sign(make_claims(clock)).split(".")
     made_up = [
         f"{encoded({'alg': 'RS256', 'kid': f'unknown-{n}'})}.{payload}.{signature}"
         for n in range(50)
@@ -396,7 +400,7 @@ async def test_keys_stay_cached_while_the_issuer_fails(
     log_lines: LogLines,
     answer: tuple[int, bytes],
 ) -> None:
-    token = issuer.sign(claims_of(clock, exp=clock.seconds() + 100_000))
+    token = issuer.sign(make_claims(clock, exp=clock.seconds() + 100_000))
     await verifier.verify(token)
     issuer.status, issuer.body = answer
     await clock.advance(3601)
@@ -411,7 +415,7 @@ async def test_keys_stay_cached_while_the_issuer_fails(
 async def test_stale_keys_are_refreshed_and_withdrawn_keys_removed(
     verifier: TokenVerifier, issuer: Issuer, clock: ManualClock
 ) -> None:
-    token = issuer.sign(claims_of(clock, exp=clock.seconds() + 100_000))
+    token = issuer.sign(make_claims(clock, exp=clock.seconds() + 100_000))
     await verifier.verify(token)
     issuer.body = json.dumps({"keys": []}).encode()
     await clock.advance(3601)
@@ -423,7 +427,7 @@ async def test_without_keys_the_error_is_unavailable(
 ) -> None:
     """An issuer that cannot be reached says nothing about the token; a later retry succeeds."""
     issuer.status = 503
-    token = issuer.sign(claims_of(clock))
+    token = issuer.sign(make_claims(clock))
     for _ in range(3):
         with pytest.raises(Unavailable, match="are unavailable") as caught:
             await verifier.verify(token)
@@ -452,4 +456,4 @@ async def test_an_unusable_published_key_does_not_affect_others(
         {"kty": ["RSA"], "kid": "odd"},
         {},
     ]
-    assert await verifier.verify(issuer.sign(claims_of(clock)))
+    assert await verifier.verify(issuer.sign(make_claims(clock)))

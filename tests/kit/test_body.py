@@ -15,7 +15,7 @@ from starlette.responses import Response
 from tally.errors import Invalid
 from tally.kit.body import StrictStruct, decode_json, read_json, read_query
 from tally.kit.http import EnvelopeError, ErrorFormat, Json
-from tests.kit.serving import served
+from tests.kit.serving import serve_handler
 
 LIMIT = 1000
 
@@ -37,7 +37,7 @@ class PageQuery(StrictStruct, frozen=True):
     newest_first: bool = False
 
 
-# Without the time of packing, which would give the tests other names in each process.
+# Without a timestamp, so that test IDs are the same in every process.
 PACKED = gzip.compress(b"{}", mtime=0)
 GOOD = {"hardware_id": "AA", "readings": [{"timestamp_ms": 1}]}
 
@@ -52,13 +52,15 @@ async def echo_query(request: Request) -> Response:
 
 @pytest.fixture(scope="module")
 async def url() -> AsyncIterator[str]:
-    async with served(echo, error_format=ErrorFormat(EnvelopeError)) as url:
+    async with serve_handler(echo, error_format=ErrorFormat(EnvelopeError)) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 async def query_url() -> AsyncIterator[str]:
-    async with served(echo_query, method="GET", error_format=ErrorFormat(EnvelopeError)) as url:
+    async with serve_handler(
+        echo_query, method="GET", error_format=ErrorFormat(EnvelopeError)
+    ) as url:
         yield url
 
 

@@ -20,7 +20,7 @@ from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import ErrorFormat, FlatError, Json, NestedError
 from tally.kit.openapi import document
 from tally.kit.server import serving
-from tests.kit.serving import api_of, app_of
+from tests.kit.serving import make_api, make_app
 
 
 class Colour(StrictStruct, frozen=True):
@@ -80,13 +80,13 @@ API = Api(
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
     decoded: dict[str, Any] = msgspec.json.decode(
-        msgspec.json.encode(document("Tally", "1.2", "All of it.", [API, api_of(name="")]))
+        msgspec.json.encode(document("Tally", "1.2", "All of it.", [API, make_api(name="")]))
     )
     return decoded
 
 
 async def test_each_method_of_a_path_is_served(client: Client) -> None:
-    async with serving(app_of(API)) as url:
+    async with serving(make_app(API)) as url:
         painted = await client.post(f"{url}/things/things/7").body_json({"red": 1}).build().send()
         assert painted.status == 201
         assert await painted.json() == {"thing_id": "7", "colour": {"red": 1, "name": "nameless"}}
@@ -101,7 +101,7 @@ async def test_each_method_of_a_path_is_served(client: Client) -> None:
 @pytest.mark.parametrize("path", ["/things/a%0Ab", "/%0A", "/no/such%0Apath", "/things%0D%0A"])
 async def test_a_path_with_a_newline_is_routed_to_the_backend(client: Client, path: str) -> None:
     """The backend handles it or returns a 404 in its own format."""
-    async with serving(app_of(API)) as url:
+    async with serving(make_app(API)) as url:
         response = await client.get(f"{url}/things{path}").build().send()
         described = await response.json()
     if path == "/things/a%0Ab":
@@ -112,7 +112,7 @@ async def test_a_path_with_a_newline_is_routed_to_the_backend(client: Client, pa
 
 def test_a_duplicate_endpoint_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"GET /things/\{thing_id\} is declared twice"):
-        api_of(SHOW, SHOW).mount()
+        make_api(SHOW, SHOW).mount()
 
 
 async def test_error_responses_pass_through_middleware(client: Client) -> None:
@@ -121,7 +121,7 @@ async def test_error_responses_pass_through_middleware(client: Client) -> None:
         CORSMiddleware, allow_origins=["https://console.test"], expose_headers=["X-Request-Id"]
     )
     api = Api(name="things", description="", endpoints=(SHOW,), middleware=(cors,))
-    async with serving(app_of(api)) as url:
+    async with serving(make_app(api)) as url:
         response = (
             await client.get(f"{url}/things/nothing")
             .header("Origin", "https://console.test")
@@ -211,7 +211,7 @@ def test_operation_ids_are_unique(described: dict[str, Any]) -> None:
 
 
 def test_an_error_without_a_status_cannot_be_declared() -> None:
-    api = api_of(Endpoint("GET", "/", show, "A thing", errors=(TallyError("What?"),)))
+    api = make_api(Endpoint("GET", "/", show, "A thing", errors=(TallyError("What?"),)))
     with pytest.raises(ValueError, match="has no status"):
         document("Tally", "1", "", [api])
 

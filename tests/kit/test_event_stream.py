@@ -14,7 +14,7 @@ from tally.kit.event_stream import EventStream, Snapshot
 from tally.kit.hub import Hub, StreamSubscription
 from tally.kit.metrics import Metrics
 from tests.kit.conftest import LogLines
-from tests.kit.serving import served
+from tests.kit.serving import serve_handler
 from tests.kit.test_hub import parse
 
 
@@ -23,7 +23,7 @@ async def streaming(hub: Hub, snapshot: Snapshot | None = None) -> AsyncIterator
     async def handler(request: Request) -> ASGIApp:
         return EventStream(hub, "board", request, snapshot)
 
-    async with served(handler, method="GET", on_stopping=hub.close) as url:
+    async with serve_handler(handler, method="GET", on_stopping=hub.close) as url:
         yield url
 
 

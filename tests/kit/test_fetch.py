@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tally.errors import Unavailable
 from tally.kit.fetch import fetch
-from tests.kit.serving import served
+from tests.kit.serving import serve_handler
 
 
 class Thing(msgspec.Struct):
@@ -23,7 +23,7 @@ async def test_a_response_has_status_headers_and_body(client: Client) -> None:
     async def handler(_: Request) -> Response:
         return Response('{"name": "x"}', 404, {"X-RateLimit-Limit": "100,1000"})
 
-    async with served(handler, method="GET") as url:
+    async with serve_handler(handler, method="GET") as url:
         response = await fetch(client.get(url), "Strava")
     assert (response.status, response.headers["x-ratelimit-limit"]) == (404, "100,1000")
     assert response.decode(Thing, "Strava") == Thing("x")
@@ -36,7 +36,7 @@ async def test_an_invalid_body_is_unavailable(client: Client, body: str) -> None
     async def handler(_: Request) -> Response:
         return Response(body)
 
-    async with served(handler, method="GET") as url:
+    async with serve_handler(handler, method="GET") as url:
         response = await fetch(client.get(url), "Strava")
     with pytest.raises(Unavailable, match="Strava sent an invalid response"):
         response.decode(Thing, "Strava")
@@ -48,7 +48,7 @@ async def test_an_oversized_response_is_rejected(client: Client) -> None:
     async def handler(_: Request) -> Response:
         return Response(b"x" * 2000)
 
-    async with served(handler, method="GET") as url:
+    async with serve_handler(handler, method="GET") as url:
         with pytest.raises(Unavailable, match="more than 1000 bytes"):
             await fetch(client.get(url), "Strava", limit=1000)
 

@@ -18,7 +18,7 @@ from tally.kit.http import STATUS, EnvelopeError, ErrorFormat, FlatError, Json, 
 from tally.kit.metrics import Metrics
 from tally.kit.server import serving
 from tests.kit.conftest import LogLines
-from tests.kit.serving import api_of, app_of, served
+from tests.kit.serving import make_api, make_app, serve_handler
 
 ERROR_FORMATS = {
     "flat": ErrorFormat(FlatError, upper_case=True, codes={"invalid": "INVALID_FORMAT"}),
@@ -40,7 +40,7 @@ def raising(error: Exception) -> Handler:
     return handler
 
 
-async def body_of(client: Client, url: str, status: int, method: str = "POST") -> Any:
+async def read_body_json(client: Client, url: str, status: int, method: str = "POST") -> Any:
     """Return the JSON body of a response with this status and a request ID."""
     response = await client.request(method, url).build().send()
     assert response.status == status
@@ -50,14 +50,14 @@ async def body_of(client: Client, url: str, status: int, method: str = "POST") -
 
 
 async def test_a_valid_request_id_is_returned(client: Client) -> None:
-    async with served(fine) as url:
+    async with serve_handler(fine) as url:
         response = await client.post(url).header("X-Request-Id", "board-7.retry_2").build().send()
         assert response.get_header_all("x-request-id") == ["board-7.retry_2"]
 
 
 @pytest.mark.parametrize("given", ["", "a" * 129, "with space", "läd", '"quoted"', "a;b"])
 async def test_an_invalid_request_id_is_replaced(client: Client, given: str) -> None:
-    async with served(fine) as url:
+    async with serve_handler(fine) as url:
         host, port = urlsplit(url).hostname, urlsplit(url).port
         reader, writer = await asyncio.open_connection(host, port)
         head = (
@@ -81,7 +81,7 @@ async def test_every_log_line_has_request_and_correlation_id(
         logs.logger().info("Inside")
         return Json({})
 
-    async with served(handler) as url:
+    async with serve_handler(handler) as url:
         request = client.post(url).header("X-Request-Id", "r-1").header("X-Correlation-Id", "c-1")
         await request.build().send()
         await client.post(url).header("X-Request-Id", "r-2").build().send()
@@ -99,8 +99,8 @@ async def test_a_domain_error_maps_to_its_status(
     client: Client, kind: type[errors.TallyError], status: int
 ) -> None:
     error = errors.RateLimited("Why", retry_after=1) if kind is errors.RateLimited else kind("Why")
-    async with served(raising(error)) as url:
-        assert await body_of(client, url, status) == {
+    async with serve_handler(raising(error)) as url:
+        assert await read_body_json(client, url, status) == {
             "error": {"code": kind.default_code, "message": "Why"}
         }
 
@@ -117,8 +117,8 @@ async def test_a_subclass_has_the_status_of_its_parent(client: Client) -> None:
     class TokenConsumed(errors.Conflict):
         default_code = "token_consumed"
 
-    async with served(raising(TokenConsumed("Once only"))) as url:
-        assert await body_of(client, url, 409) == {
+    async with serve_handler(raising(TokenConsumed("Once only"))) as url:
+        assert await read_body_json(client, url, 409) == {
             "error": {"code": "token_consumed", "message": "Once only"}
         }
 
@@ -144,11 +144,11 @@ async def test_a_subclass_has_the_status_of_its_parent(client: Client) -> None:
 async def test_each_format_has_its_body(
     client: Client, error_format: str, expected: Mapping[str, Any]
 ) -> None:
-    async with served(
+    async with serve_handler(
         raising(errors.Invalid("limit is wrong", field="limit")),
         error_format=ERROR_FORMATS[error_format],
     ) as url:
-        assert await body_of(client, url, 400) == expected
+        assert await read_body_json(client, url, 400) == expected
 
 
 @pytest.mark.parametrize("error_format", ERROR_FORMATS)
@@ -156,9 +156,9 @@ async def test_unknown_paths_and_methods_use_the_backends_format(
     client: Client, error_format: str
 ) -> None:
     """A 405 lists the allowed methods."""
-    async with served(fine, error_format=ERROR_FORMATS[error_format]) as url:
-        missing = await body_of(client, f"{url}/nothing", 404)
-        rejected = await body_of(client, url, 405, "DELETE")
+    async with serve_handler(fine, error_format=ERROR_FORMATS[error_format]) as url:
+        missing = await read_body_json(client, f"{url}/nothing", 404)
+        rejected = await read_body_json(client, url, 405, "DELETE")
         assert set(missing) == set(rejected)
         response = await client.delete(url).build().send()
         assert response.headers["allow"] == "POST"
@@ -167,10 +167,10 @@ async def test_unknown_paths_and_methods_use_the_backends_format(
 
 
 async def test_a_path_of_no_backend_is_a_404(client: Client) -> None:
-    async with served(fine, error_format=ERROR_FORMATS["flat"]) as url:
+    async with serve_handler(fine, error_format=ERROR_FORMATS["flat"]) as url:
         root = url.split("/devices")[0]
         for path in ("/nothing", "/devices", "/"):
-            body = await body_of(client, root + path, 404)
+            body = await read_body_json(client, root + path, 404)
             assert body == {"error": {"code": "not_found", "message": "No route matches this path"}}
 
 
@@ -178,7 +178,7 @@ async def test_a_path_of_no_backend_is_a_404(client: Client) -> None:
 async def test_retry_after_is_rounded_up_to_whole_seconds(
     client: Client, wait: float, expected: str
 ) -> None:
-    async with served(
+    async with serve_handler(
         raising(errors.RateLimited("Slow down", retry_after=wait)),
         error_format=ERROR_FORMATS["envelope"],
     ) as url:
@@ -189,7 +189,7 @@ async def test_retry_after_is_rounded_up_to_whole_seconds(
 
 
 async def test_a_401_has_a_challenge(client: Client) -> None:
-    async with served(raising(errors.Unauthenticated("Who?"))) as url:
+    async with serve_handler(raising(errors.Unauthenticated("Who?"))) as url:
         response = await client.post(url).build().send()
         assert response.headers["www-authenticate"] == "Bearer"
 
@@ -199,10 +199,10 @@ async def test_an_unexpected_error_is_a_500_without_details(
     client: Client, log_lines: LogLines, error_format: str
 ) -> None:
     """The response has the usual format; only the log has the cause."""
-    async with served(
+    async with serve_handler(
         raising(RuntimeError("row 17 of users")), error_format=ERROR_FORMATS[error_format]
     ) as url:
-        body = await body_of(client, url, 500)
+        body = await read_body_json(client, url, 500)
     assert "row 17" not in str(body)
     assert "internal_error" in str(body).lower()
     [line] = [line for line in log_lines() if line["action"] == "unexpected_error"]
@@ -211,8 +211,8 @@ async def test_an_unexpected_error_is_a_500_without_details(
 
 
 async def test_a_domain_error_without_a_status_is_unexpected(client: Client) -> None:
-    async with served(raising(errors.TallyError("Nobody said what this is"))) as url:
-        assert (await body_of(client, url, 500))["error"]["code"] == "internal_error"
+    async with serve_handler(raising(errors.TallyError("Nobody said what this is"))) as url:
+        assert (await read_body_json(client, url, 500))["error"]["code"] == "internal_error"
 
 
 async def test_a_failed_streaming_response_aborts_the_connection(
@@ -227,7 +227,7 @@ async def test_a_failed_streaming_response_aborts_the_connection(
 
         return StreamingResponse(rows())
 
-    async with served(handler) as url:
+    async with serve_handler(handler) as url:
         host, port = urlsplit(url).hostname, urlsplit(url).port
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -241,7 +241,7 @@ async def test_a_failed_streaming_response_aborts_the_connection(
 
 async def test_requests_are_counted_by_template(client: Client, metrics: Metrics) -> None:
     """By route template, never by path; unmatched paths share one series."""
-    async with served(fine, metrics=metrics) as url:
+    async with serve_handler(fine, metrics=metrics) as url:
         for address in (url, f"{url}2", f"{url}/nothing", f"{url}/else"):
             await client.post(address).build().send()
         await client.delete(url).build().send()
@@ -271,7 +271,7 @@ async def test_a_client_disconnect_is_counted_and_is_no_error(
             gone.set()
         return Json({})
 
-    async with served(handler, metrics=metrics) as url:
+    async with serve_handler(handler, metrics=metrics) as url:
         with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
             connection.sendall(
                 b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"
@@ -289,7 +289,7 @@ async def test_a_client_disconnect_is_counted_and_is_no_error(
 
 
 async def test_the_access_log_is_optional(client: Client, log_lines: LogLines) -> None:
-    async with serving(app_of(api_of(), access_log=True)) as url:
+    async with serving(make_app(make_api(), access_log=True)) as url:
         await client.get(f"{url}/devices/nothing").build().send()
     [line] = [line for line in log_lines() if line["action"] == "http_request"]
     assert line["data"]["status"] == 404

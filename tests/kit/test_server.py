@@ -30,7 +30,7 @@ from tally.kit.server import (
     serving,
     socket_url,
 )
-from tests.kit.serving import served
+from tests.kit.serving import serve_handler
 
 
 def test_port_0_selects_a_free_port() -> None:
@@ -173,7 +173,7 @@ async def test_a_request_beyond_the_grace_period_is_aborted(client: Client) -> N
             cancelled.set()
         return Json({})
 
-    async with served(stuck, grace=0) as url:
+    async with serve_handler(stuck, grace=0) as url:
         in_flight = asyncio.create_task(client.post(url).build().send())
         await arrived.wait()
     assert cancelled.is_set()
