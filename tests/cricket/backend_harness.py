@@ -23,7 +23,7 @@ from tally.sim.phones.cricket_client import CricketClient
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import LocalPushService
 from tests.cricket import factories
-from tests.sim.stadium import AT_ONCE
+from tests.sim.phone_harness import IMMEDIATE_RETRIES
 
 MAILBOX = "phones"
 
@@ -67,7 +67,7 @@ class BackendHarness:
             self.clock,
             os_version,
         )
-        phone.retry_policy = AT_ONCE
+        phone.retry_policy = IMMEDIATE_RETRIES
         self.phones[device] = phone
         await phone.launch()
         return phone

@@ -14,7 +14,7 @@ from tally.sim.sportmonks.mistakes import Misreport, Mistakes
 from tally.sim.sportmonks.playback import MatchPlayback
 from tests.cricket.sportmonks_harness import open_sportmonks
 from tests.recorded import NAMES, expected, recorded
-from tests.sim.sportmonks_files import AWAY, HOME, delivery, documents, innings, match_of
+from tests.sim.match_files import AWAY, HOME, build_match, delivery, documents, innings
 
 EXTRAS = {
     "wides": "wides",
@@ -142,7 +142,7 @@ async def test_every_ball_of_the_bundled_match_is_translated() -> None:
 async def test_balls_are_included_for_marquee_leagues_in_one_request() -> None:
     async with open_sportmonks(bundled_match(1)) as scores:
         (marquee,) = scores.sportmonks.playbacks.values()
-        other = scores.sportmonks.add(match_of(innings(HOME, [delivery(4)] * 6)))
+        other = scores.sportmonks.add(build_match(innings(HOME, [delivery(4)] * 6)))
         other.deliver(3)
         assert [feed.balls for feed in (await scores.gateway.live()).feeds] == [None]
         assert scores.polls == 1
@@ -270,7 +270,7 @@ def test_kinds_of_wickets_are_translated() -> None:
         delivery(batter=f"{kind} batter", wickets=[{"kind": kind, "player_out": f"{kind} batter"}])
         for kind in kinds
     ]
-    feed = translate(match_of(innings(HOME, balls)))
+    feed = translate(build_match(innings(HOME, balls)))
     assert feed.balls is not None
     assert [ball.wicket and ball.wicket.kind for ball in feed.balls] == list(kinds.values())
     how = {batter.name: batter.how_out for batter in feed.innings[0].batters}
@@ -282,7 +282,7 @@ def test_a_wicket_without_a_ball_is_not_a_delivery() -> None:
         {"kind": "caught", "player_out": "A Player"},
         {"kind": "timed out", "player_out": "C Player"},
     ]
-    feed = translate(match_of(innings(HOME, [delivery(wickets=both)])))
+    feed = translate(build_match(innings(HOME, [delivery(wickets=both)])))
     assert feed.balls is not None
     assert [(ball.is_delivery, ball.is_legal, ball.runs_total) for ball in feed.balls] == [
         (True, True, 0),
@@ -295,7 +295,7 @@ def test_a_wicket_without_a_ball_is_not_a_delivery() -> None:
 def test_a_revised_target_has_overs_and_balls() -> None:
     chase = innings(AWAY, [delivery(1)], target={"runs": 90, "overs": 11.3})
     feed = translate(
-        match_of(
+        build_match(
             innings(HOME, [delivery(1)]),
             chase,
             outcome={"winner": HOME, "by": {"runs": 3}, "method": "D/L"},

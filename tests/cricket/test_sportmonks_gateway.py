@@ -20,7 +20,7 @@ from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import Garble
 from tests.cricket.sportmonks_harness import LIVESCORES, SportMonksHarness, open_sportmonks
-from tests.sim.sportmonks_files import HOME, delivery, innings, match_of
+from tests.sim.match_files import HOME, build_match, delivery, innings
 
 
 @pytest.fixture
@@ -195,7 +195,9 @@ async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> Non
 
 
 async def test_fixtures_are_paginated_with_their_feeds() -> None:
-    async with open_sportmonks(bundled_match(1), match_of(innings(HOME, [delivery(1)]))) as scores:
+    async with open_sportmonks(
+        bundled_match(1), build_match(innings(HOME, [delivery(1)]))
+    ) as scores:
         made = scores.sportmonks.schedule(250, league_name="Long League", apart=3600)
         leagues = await scores.gateway.leagues()
         assert sorted(league.name for league in leagues) == [

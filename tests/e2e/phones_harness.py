@@ -24,7 +24,7 @@ from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import MatchPlayback
 from tally.sim.sportmonks.simulator import SportMonksSimulator
 from tests.e2e.cricket_harness import settings_for
-from tests.sim.stadium import AT_ONCE
+from tests.sim.phone_harness import IMMEDIATE_RETRIES
 
 T = TypeVar("T")
 # Seconds that the clock advances at a time.
@@ -62,7 +62,7 @@ class PhonesHarness:
             LocalPushService(self.apns.devices),
             self.clock,
             os_version,
-            retry_policy=AT_ONCE,
+            retry_policy=IMMEDIATE_RETRIES,
         )
         self.phones[device] = phone
         await self.advance_until_done(phone.launch())

@@ -1,4 +1,4 @@
-"""The simulated push service answers as Apple's does, and hands on what it takes to the devices it is for."""
+"""The APNs simulator validates requests like APNs and delivers accepted pushes to devices."""
 
 import asyncio
 import json
@@ -19,7 +19,13 @@ from tally.sim.apns.devices import PushDelivery, TokenKind
 from tally.sim.apns.faults import PushFault
 from tally.sim.apns.provider_tokens import make_provider_key
 from tally.sim.apns.simulator import ApnsSimulator
-from tests.sim.pushed import PAYLOAD, Provider, bearer, provider_of, token_of
+from tests.sim.push_provider import (
+    PAYLOAD,
+    PushProvider,
+    connect_provider,
+    issue_token,
+    provider_token,
+)
 
 MINUTE = 60
 
@@ -36,14 +42,14 @@ async def apns(clock: ManualClock) -> AsyncIterator[ApnsSimulator]:
 
 
 @pytest.fixture
-async def provider(apns: ApnsSimulator, clock: ManualClock) -> AsyncIterator[Provider]:
-    async with provider_of(apns, clock) as provider:
+async def provider(apns: ApnsSimulator, clock: ManualClock) -> AsyncIterator[PushProvider]:
+    async with connect_provider(apns, clock) as provider:
         yield provider
 
 
-async def test_a_push_that_is_right_is_taken_with_an_id(provider: Provider) -> None:
-    """The id that was given, or one that is made up."""
-    token = token_of(provider.apns)
+async def test_valid_push_is_accepted_with_an_id(provider: PushProvider) -> None:
+    """The id is the given one or a generated one."""
+    token = issue_token(provider.apns)
     given = "123e4567-e89b-42d3-a456-426614174000"
     assert await provider.push(token, apns_id=given) == (200, {"<apns-id>": given})
     status, told = await provider.push(token)
@@ -69,12 +75,10 @@ WRONG: dict[str, tuple[str | None, dict[str, str | None], int, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_wrong_with_a_request_is_told_by_apples_reason(
-    provider: Provider, name: str
-) -> None:
+async def test_invalid_push_gets_the_apns_reason(provider: PushProvider, name: str) -> None:
     token, changed, status, reason = WRONG[name]
     found = await provider.push(
-        token_of(provider.apns) if token is None else token, PAYLOAD, **changed
+        issue_token(provider.apns) if token is None else token, PAYLOAD, **changed
     )
     assert found == (
         status,
@@ -86,11 +90,11 @@ async def test_what_is_wrong_with_a_request_is_told_by_apples_reason(
     ("payload", "status", "reason"),
     [(b"", 400, "PayloadEmpty"), (b"x" * 4097, 413, "PayloadTooLarge")],
 )
-async def test_payloads_have_their_limits(
-    provider: Provider, payload: bytes, status: int, reason: str
+async def test_payload_size_is_limited(
+    provider: PushProvider, payload: bytes, status: int, reason: str
 ) -> None:
-    assert await provider.push(token_of(provider.apns), payload) == (status, {"reason": reason})
-    assert (await provider.push(token_of(provider.apns), b"x" * 4096))[0] == 200
+    assert await provider.push(issue_token(provider.apns), payload) == (status, {"reason": reason})
+    assert (await provider.push(issue_token(provider.apns), b"x" * 4096))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -101,8 +105,8 @@ async def test_payloads_have_their_limits(
         ("POST", "/", 404, "BadPath"),
     ],
 )
-async def test_other_paths_and_methods_are_not_there(
-    provider: Provider, method: str, path: str, status: int, reason: str
+async def test_unknown_paths_and_methods_are_rejected(
+    provider: PushProvider, method: str, path: str, status: int, reason: str
 ) -> None:
     assert await provider.call(method, provider.apns.url + path, PAYLOAD) == (
         status,
@@ -110,10 +114,10 @@ async def test_other_paths_and_methods_are_not_there(
     )
 
 
-async def test_a_token_that_is_gone_is_410_with_the_moment(
-    provider: Provider, clock: ManualClock
+async def test_retired_token_gets_410_with_a_timestamp(
+    provider: PushProvider, clock: ManualClock
 ) -> None:
-    token = token_of(provider.apns)
+    token = issue_token(provider.apns)
     provider.apns.devices.retire(token)
     await clock.advance(5)
     assert await provider.push(token) == (
@@ -122,31 +126,33 @@ async def test_a_token_that_is_gone_is_410_with_the_moment(
     )
 
 
-async def test_a_devices_token_and_an_activitys_are_not_the_same(provider: Provider) -> None:
-    """Each is for its own topic."""
-    device = token_of(provider.apns, TokenKind.DEVICE)
+async def test_token_kind_must_match_the_push_type(provider: PushProvider) -> None:
+    """Device tokens and activity tokens have different topics."""
+    device = issue_token(provider.apns, TokenKind.DEVICE)
     assert await provider.push(device) == (400, {"reason": "DeviceTokenNotForTopic"})
     assert (
         await provider.push(device, apns_push_type="alert", apns_topic=provider.apns.bundle_id)
     )[0] == 200
     for kind in (TokenKind.START, TokenKind.UPDATE):
         wrong = await provider.push(
-            token_of(provider.apns, kind),
+            issue_token(provider.apns, kind),
             apns_push_type="alert",
             apns_topic=provider.apns.bundle_id,
         )
         assert wrong == (400, {"reason": "DeviceTokenNotForTopic"})
 
 
-async def test_a_new_device_token_ends_the_one_before(provider: Provider) -> None:
-    old, new = (token_of(provider.apns, TokenKind.DEVICE) for _ in range(2))
+async def test_new_device_token_retires_the_previous_one(provider: PushProvider) -> None:
+    old, new = (issue_token(provider.apns, TokenKind.DEVICE) for _ in range(2))
     topic = provider.apns.bundle_id
     assert (await provider.push(old, apns_push_type="alert", apns_topic=topic))[0] == 410
     assert (await provider.push(new, apns_push_type="alert", apns_topic=topic))[0] == 200
 
 
-async def test_a_provider_token_is_good_for_an_hour(provider: Provider, clock: ManualClock) -> None:
-    token = token_of(provider.apns)
+async def test_provider_token_expires_after_an_hour(
+    provider: PushProvider, clock: ManualClock
+) -> None:
+    token = issue_token(provider.apns)
     assert (await provider.push(token))[0] == 200
     await clock.advance(60 * MINUTE)
     assert (await provider.push(token))[0] == 200
@@ -154,13 +160,13 @@ async def test_a_provider_token_is_good_for_an_hour(provider: Provider, clock: M
     assert await provider.push(token) == (403, {"reason": "ExpiredProviderToken"})
 
 
-async def test_provider_tokens_must_not_change_within_20_minutes(
-    provider: Provider, clock: ManualClock
+async def test_provider_token_updates_are_limited_to_one_per_20_minutes(
+    provider: PushProvider, clock: ManualClock
 ) -> None:
-    token = token_of(provider.apns)
+    token = issue_token(provider.apns)
     assert (await provider.push(token))[0] == 200
     await clock.advance(19 * MINUTE)
-    second = bearer(provider.apns, clock.seconds())
+    second = provider_token(provider.apns, clock.seconds())
     assert await provider.push(token, authorization=second) == (
         429,
         {"reason": "TooManyProviderTokenUpdates"},
@@ -171,9 +177,9 @@ async def test_provider_tokens_must_not_change_within_20_minutes(
 
 
 async def test_forged_foreign_and_future_provider_tokens_are_invalid(
-    provider: Provider, clock: ManualClock
+    provider: PushProvider, clock: ManualClock
 ) -> None:
-    apns, token, now = provider.apns, token_of(provider.apns), clock.seconds()
+    apns, token, now = provider.apns, issue_token(provider.apns), clock.seconds()
     other = make_provider_key()
     forged = "bearer " + jwt.encode(
         {"iss": apns.key.team_id, "iat": now}, other.pem, "ES256", {"kid": apns.key.key_id}
@@ -184,9 +190,9 @@ async def test_forged_foreign_and_future_provider_tokens_are_invalid(
     wrong = [
         forged,
         unknown,
-        bearer(apns, now, iss="ANOTHERTEAM"),
-        bearer(apns, now + 3600),
-        bearer(apns, now, iat="now"),
+        provider_token(apns, now, iss="ANOTHERTEAM"),
+        provider_token(apns, now + 3600),
+        provider_token(apns, now, iat="now"),
     ]
     for authorization in wrong:
         assert await provider.push(token, authorization=authorization) == (
@@ -195,17 +201,17 @@ async def test_forged_foreign_and_future_provider_tokens_are_invalid(
         )
 
 
-async def test_a_delivery_reaches_the_device_of_the_token(provider: Provider) -> None:
-    token = token_of(provider.apns, device="phone-7")
+async def test_push_reaches_the_device_of_the_token(provider: PushProvider) -> None:
+    token = issue_token(provider.apns, device="phone-7")
     await provider.push(token, apns_priority="5")
     taken = await provider.apns.devices.mailbox("tests").take()
     assert taken == [PushDelivery("phone-7", PAYLOAD.decode(), "liveactivity", 5, token=token)]
 
 
-async def test_a_broadcast_reaches_all_who_listen_and_nobody_else(provider: Provider) -> None:
+async def test_broadcast_reaches_only_subscribed_devices(provider: PushProvider) -> None:
     apns = provider.apns
     for device in ("a", "b", "c"):
-        token_of(apns, device=device)
+        issue_token(apns, device=device)
     url = f"{apns.manage_url}/1/apps/{apns.bundle_id}/channels"
     body = b'{"message-storage-policy": 1, "push-type": "LiveActivity"}'
     status, told = await provider.call("POST", url, body)
@@ -239,8 +245,8 @@ CHANNEL = "AAAAAAAAAAAAAAAAAAAAAA=="
         ({}, 0, 400, "PayloadEmpty"),
     ],
 )
-async def test_what_is_wrong_with_a_broadcast_is_told(
-    provider: Provider, changed: dict[str, str | None], size: int, status: int, reason: str
+async def test_invalid_broadcast_gets_the_apns_reason(
+    provider: PushProvider, changed: dict[str, str | None], size: int, status: int, reason: str
 ) -> None:
     send = f"{provider.apns.url}/4/broadcasts/apps/{provider.apns.bundle_id}"
     found = await provider.call(
@@ -249,7 +255,7 @@ async def test_what_is_wrong_with_a_broadcast_is_told(
     assert found == (status, {"reason": reason})
 
 
-async def test_what_is_wrong_with_channel_management_is_told(provider: Provider) -> None:
+async def test_invalid_channel_request_gets_the_apns_reason(provider: PushProvider) -> None:
     apns = provider.apns
     base = f"{apns.manage_url}/1/apps/{apns.bundle_id}"
     wrong = [
@@ -277,12 +283,12 @@ async def test_what_is_wrong_with_channel_management_is_told(provider: Provider)
     assert all("<apns-request-id>" in told for (_, told), _ in wrong)
 
 
-async def test_a_device_without_a_network_gets_the_latest_of_each_token_when_it_is_back(
-    provider: Provider, clock: ManualClock
+async def test_offline_device_gets_the_latest_push_per_token_when_online(
+    provider: PushProvider, clock: ManualClock
 ) -> None:
-    """What has expired by then, or was for now or never, is gone."""
+    """Expired pushes and pushes without storage are lost."""
     apns, later = provider.apns, str(clock.seconds() + 100)
-    kept, brief, fleeting = (token_of(apns) for _ in range(3))
+    kept, brief, fleeting = (issue_token(apns) for _ in range(3))
     apns.devices.set_online("phone", is_online=False)
     for payload in (b"1", b"2"):
         await provider.push(kept, payload, apns_expiration=later)
@@ -293,8 +299,8 @@ async def test_a_device_without_a_network_gets_the_latest_of_each_token_when_it_
     assert [delivery.payload for delivery in await apns.devices.mailbox("tests").take()] == ["2"]
 
 
-async def test_the_log_is_bounded_and_can_be_sums_alone(provider: Provider) -> None:
-    apns, token = provider.apns, token_of(provider.apns)
+async def test_log_is_bounded_and_can_only_count(provider: PushProvider) -> None:
+    apns, token = provider.apns, issue_token(provider.apns)
     await provider.push(token)
     apns.log.is_recording = False
     await provider.push(token)
@@ -302,22 +308,22 @@ async def test_the_log_is_bounded_and_can_be_sums_alone(provider: Provider) -> N
     assert apns.log.entries.maxlen is not None
 
 
-async def test_fewer_requests_and_fewer_tokens_that_are_gone_can_be_kept(
-    provider: Provider,
+async def test_log_size_and_retired_tokens_can_be_limited(
+    provider: PushProvider,
 ) -> None:
-    """The sums stay whole, and a token that is forgotten is as one that never was."""
+    """Counts stay complete; a forgotten token becomes unknown."""
     apns = provider.apns
     apns.log.limit(2)
     apns.devices.max_retired_tokens = 1
-    forgotten, gone, good = (token_of(apns) for _ in range(3))
+    forgotten, gone, good = (issue_token(apns) for _ in range(3))
     apns.devices.retire(forgotten)
     apns.devices.retire(gone)
     assert [(await provider.push(token))[0] for token in (forgotten, gone, good)] == [400, 410, 200]
     assert (len(apns.log.entries), apns.log.total) == (2, 3)
 
 
-async def test_everything_can_be_driven_over_the_control_port(provider: Provider) -> None:
-    """A phone in another process registers, takes tokens, reads its deliveries; a test there arranges faults."""
+async def test_control_api_covers_every_function(provider: PushProvider) -> None:
+    """A phone in another process registers, gets tokens and reads deliveries."""
     apns = provider.apns
     control = f"{apns.control_url}/_sim"
     async with ClientBuilder().build() as client:
@@ -377,10 +383,8 @@ async def test_everything_can_be_driven_over_the_control_port(provider: Provider
         assert apns.devices.devices == {}
 
 
-async def test_a_delay_is_one_of_the_simulators_clock(
-    provider: Provider, clock: ManualClock
-) -> None:
-    token = token_of(provider.apns)
+async def test_delay_uses_the_simulator_clock(provider: PushProvider, clock: ManualClock) -> None:
+    token = issue_token(provider.apns)
     provider.apns.faults.add(PushFault(token=token, delay=3600))
     pushing = asyncio.create_task(provider.push(token))
     await clock.until_sleeping()
@@ -390,10 +394,8 @@ async def test_a_delay_is_one_of_the_simulators_clock(
     assert (await pushing)[0] == 200
 
 
-async def test_keys_and_certificates_are_the_same_after_a_restart(
-    tmp_path: Path, clock: ManualClock
-) -> None:
-    """A server that was led here finds its way again."""
+async def test_keys_and_certificates_survive_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    """The settings of a server stay valid."""
     directory = tmp_path / "apns"
     first, second = ApnsSimulator.load(directory, clock), ApnsSimulator.load(directory, clock)
     assert first.key == second.key
@@ -401,11 +403,11 @@ async def test_keys_and_certificates_are_the_same_after_a_restart(
     assert {path.stat().st_mode & 0o77 for path in directory.iterdir()} == {0}
 
 
-async def test_the_settings_that_the_command_writes_lead_a_server_here(tmp_path: Path) -> None:
-    """Sourced into a server's environment, they are all that it needs to push."""
+async def test_settings_file_configures_a_server(tmp_path: Path) -> None:
+    """Its variables are all that a server needs to push."""
     clock = SystemClock()
     async with ApnsSimulator.load(tmp_path, clock).serving() as apns:
         lines = write_settings(apns, tmp_path).read_text(encoding="utf-8").splitlines()
         settings = read_settings(dict(line.split("=", 1) for line in lines))
         async with open_apns(settings, clock, Metrics()) as gateway:
-            assert (await gateway.send(Push(token=token_of(apns), payload=PAYLOAD))).is_delivered
+            assert (await gateway.send(Push(token=issue_token(apns), payload=PAYLOAD))).is_delivered

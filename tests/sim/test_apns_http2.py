@@ -1,4 +1,4 @@
-"""The simulator's HTTP/2: another implementation of it can talk to it, and nonsense ends one connection and no more."""
+"""The HTTP/2 server works with another implementation, and invalid input ends one connection."""
 
 import asyncio
 import ssl
@@ -28,7 +28,7 @@ from tally.sim.apns.hpack_codec import HpackDecoder, HpackError, encode_headers
 from tally.sim.apns.http2 import MAX_STREAMS, Http2Connection
 from tally.sim.apns.simulator import ApnsSimulator
 from tally.sim.apns.streams import Http2Response, Http2Stream
-from tests.sim.pushed import PAYLOAD, bearer, token_of
+from tests.sim.push_provider import PAYLOAD, issue_token, provider_token
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ async def apns() -> AsyncIterator[ApnsSimulator]:
 
 
 class Peer:
-    """`h2` as a client, on a real socket."""
+    """An HTTP/2 client based on `h2`, on a real socket."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -64,8 +64,8 @@ class Peer:
 
 
 @asynccontextmanager
-async def unstarted(apns: ApnsSimulator) -> AsyncIterator[Peer]:
-    """A connection on which nothing has been said."""
+async def raw_connection(apns: ApnsSimulator) -> AsyncIterator[Peer]:
+    """A connection on which nothing was sent."""
     context = ssl.create_default_context(cadata=apns.certificates.authority.decode())
     context.set_alpn_protocols(["h2"])
     host, _, port = apns.url.removeprefix("https://").partition(":")
@@ -78,7 +78,7 @@ async def unstarted(apns: ApnsSimulator) -> AsyncIterator[Peer]:
 
 @asynccontextmanager
 async def connected(apns: ApnsSimulator) -> AsyncIterator[Peer]:
-    async with unstarted(apns) as peer:
+    async with raw_connection(apns) as peer:
         peer.h2.initiate_connection()
         await peer.flush()
         yield peer
@@ -90,7 +90,7 @@ def headers_for(apns: ApnsSimulator, token: str) -> list[tuple[str, str]]:
         (":scheme", "https"),
         (":authority", "localhost"),
         (":path", f"/3/device/{token}"),
-        ("authorization", bearer(apns, SystemClock().seconds() // 1800 * 1800)),
+        ("authorization", provider_token(apns, SystemClock().seconds() // 1800 * 1800)),
         ("apns-topic", f"{apns.bundle_id}.push-type.liveactivity"),
         ("apns-push-type", "liveactivity"),
     ]
@@ -99,8 +99,8 @@ def headers_for(apns: ApnsSimulator, token: str) -> list[tuple[str, str]]:
 AUTHORIZED: dict[int, list[tuple[str, str]]] = {}
 
 
-def known_headers(apns: ApnsSimulator, token: str) -> list[tuple[str, str]]:
-    """The same provider's token in all tests, since Apple minds when it changes."""
+def cached_headers(apns: ApnsSimulator, token: str) -> list[tuple[str, str]]:
+    """The same provider token in all tests, because APNs limits token updates."""
     if id(apns) not in AUTHORIZED:
         AUTHORIZED[id(apns)] = headers_for(apns, "")
     return [
@@ -109,16 +109,16 @@ def known_headers(apns: ApnsSimulator, token: str) -> list[tuple[str, str]]:
     ]
 
 
-async def test_another_implementation_of_http2_can_push(apns: ApnsSimulator) -> None:
-    """Many streams on one connection, bodies in pieces and padded, headers in several frames."""
+async def test_h2_client_can_push(apns: ApnsSimulator) -> None:
+    """Many streams per connection, split and padded bodies, headers in several frames."""
     async with connected(apns) as peer:
-        tokens = [token_of(apns) for _ in range(50)]
+        tokens = [issue_token(apns) for _ in range(50)]
         for number, token in enumerate(tokens):
             stream = peer.h2.get_next_available_stream_id()
             long = [("x-long", "y" * 20_000)] if number % 10 == 0 else []
             peer.h2.send_headers(
                 stream,
-                known_headers(apns, token) + long,
+                cached_headers(apns, token) + long,
                 priority_weight=16 if number % 2 else None,
             )
             peer.h2.send_data(stream, PAYLOAD[:10], pad_length=7 if number % 3 else None)
@@ -133,7 +133,7 @@ async def test_another_implementation_of_http2_can_push(apns: ApnsSimulator) -> 
         assert all(apns.log.payloads(token) == [PAYLOAD] for token in tokens)
 
 
-async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: ApnsSimulator) -> None:
+async def test_stream_limit_is_announced_and_pings_are_acknowledged(apns: ApnsSimulator) -> None:
     async with connected(apns) as peer:
         peer.h2.ping(b"12345678")
         await peer.flush()
@@ -141,13 +141,13 @@ async def test_the_number_of_streams_is_told_and_pings_are_answered(apns: ApnsSi
         assert peer.h2.remote_settings[SettingCodes.MAX_CONCURRENT_STREAMS] == MAX_STREAMS
 
 
-async def test_a_large_answer_waits_for_the_windows_of_the_client(apns: ApnsSimulator) -> None:
-    """Flow control: not a byte more than the client has room for, and all of it in the end."""
+async def test_large_response_respects_flow_control(apns: ApnsSimulator) -> None:
+    """The server never exceeds the window and eventually sends everything."""
     async with connected(apns) as peer:
         peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 10})
         await peer.flush()
         stream = peer.h2.get_next_available_stream_id()
-        headers = [pair for pair in known_headers(apns, "") if pair[0] != "apns-topic"]
+        headers = [pair for pair in cached_headers(apns, "") if pair[0] != "apns-topic"]
         peer.h2.send_headers(stream, headers, end_stream=True)
         await peer.flush()
         await peer.until(StreamEnded)
@@ -156,10 +156,10 @@ async def test_a_large_answer_waits_for_the_windows_of_the_client(apns: ApnsSimu
         assert max(map(len, parts)) <= 10
 
 
-async def test_a_body_without_end_is_cut_off_in_memory_and_refused(apns: ApnsSimulator) -> None:
+async def test_oversized_body_is_truncated_and_rejected(apns: ApnsSimulator) -> None:
     async with connected(apns) as peer:
         stream = peer.h2.get_next_available_stream_id()
-        peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
+        peer.h2.send_headers(stream, cached_headers(apns, issue_token(apns)))
         for _ in range(40):
             while peer.h2.local_flow_control_window(stream) < 10_000:
                 await peer.flush()
@@ -173,13 +173,13 @@ async def test_a_body_without_end_is_cut_off_in_memory_and_refused(apns: ApnsSim
         assert dict(answer.headers)[b":status"] == b"413"
 
 
-async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: ApnsSimulator) -> None:
+async def test_reset_stream_is_removed(apns: ApnsSimulator) -> None:
     async with connected(apns) as peer:
         stream = peer.h2.get_next_available_stream_id()
-        peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
+        peer.h2.send_headers(stream, cached_headers(apns, issue_token(apns)))
         peer.h2.reset_stream(stream)
         again = peer.h2.get_next_available_stream_id()
-        peer.h2.send_headers(again, known_headers(apns, token_of(apns)))
+        peer.h2.send_headers(again, cached_headers(apns, issue_token(apns)))
         peer.h2.send_data(again, PAYLOAD, end_stream=True)
         await peer.flush()
         answers = await peer.until(ResponseReceived)
@@ -204,10 +204,10 @@ async def test_a_stream_that_the_client_gives_up_is_forgotten(apns: ApnsSimulato
         frames.PREFACE + frames.frame(frames.WINDOW_UPDATE, 0, 0, b"1"),
     ],
 )
-async def test_nonsense_ends_its_connection_with_a_reason(
+async def test_invalid_bytes_close_the_connection_with_goaway(
     apns: ApnsSimulator, nonsense: bytes
 ) -> None:
-    async with unstarted(apns) as bare:
+    async with raw_connection(apns) as bare:
         bare.writer.write(nonsense)
         received = await bare.reader.read()
         assert frames.go_away(0, frames.Http2ErrorCode.NO_ERROR)[3:4] in received
@@ -217,15 +217,15 @@ async def test_nonsense_ends_its_connection_with_a_reason(
 async def still_serves(apns: ApnsSimulator) -> bool:
     async with connected(apns) as peer:
         stream = peer.h2.get_next_available_stream_id()
-        peer.h2.send_headers(stream, known_headers(apns, token_of(apns)))
+        peer.h2.send_headers(stream, cached_headers(apns, issue_token(apns)))
         peer.h2.send_data(stream, PAYLOAD, end_stream=True)
         await peer.flush()
         [answer] = await peer.until(ResponseReceived)
         return isinstance(answer, ResponseReceived) and dict(answer.headers)[b":status"] == b"200"
 
 
-class Wire(asyncio.Transport):
-    """What a connection writes, without a socket."""
+class RecordingTransport(asyncio.Transport):
+    """Records what a connection writes, without a socket."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class Wire(asyncio.Transport):
         self.is_closed = True
 
 
-def answered(_: Http2Stream) -> Http2Response:
+def responses_to(_: Http2Stream) -> Http2Response:
     return Http2Response(200)
 
 
@@ -269,13 +269,9 @@ FRAMES = st.one_of(
 
 
 @given(st.lists(st.one_of(st.binary(max_size=60), FRAMES), max_size=8))
-def test_any_bytes_are_borne(chunks: list[bytes]) -> None:
-    """Whatever comes after the greeting, nothing is raised: it is served, waited for, or the connection is closed.
-
-    The judge of what is written has every stream open that the bytes may name, since an answer may
-    come on any of them.
-    """
-    wire, connection = Wire(), Http2Connection(1, answered, lambda _: None)
+def test_arbitrary_bytes_never_raise(chunks: list[bytes]) -> None:
+    """After the preface, any input is processed, buffered, or closes the connection."""
+    wire, connection = RecordingTransport(), Http2Connection(1, responses_to, lambda _: None)
     connection.connection_made(wire)
     connection.data_received(frames.PREFACE)
     for chunk in chunks:
@@ -300,10 +296,10 @@ FIELDS = st.tuples(
     st.sampled_from([0, 60, 4096]),
     st.booleans(),
 )
-def test_headers_are_read_as_another_implementation_writes_them(
+def test_decodes_headers_encoded_by_hpack(
     blocks: list[list[tuple[str, str]]], size: int, huffman: bool
 ) -> None:
-    """Through all the tables, sizes and codes of HPACK, block after block."""
+    """Covers HPACK tables, table sizes and Huffman codes over several blocks."""
     encoder, reader = Encoder(), HpackDecoder()
     encoder.header_table_size = size
     for fields in blocks:
@@ -312,7 +308,7 @@ def test_headers_are_read_as_another_implementation_writes_them(
 
 
 @given(st.binary(max_size=80))
-def test_a_header_block_is_read_or_refused(block: bytes) -> None:
+def test_arbitrary_header_block_is_decoded_or_rejected(block: bytes) -> None:
     try:
         found = HpackDecoder().decode(block)
     except HpackError as error:
@@ -322,9 +318,9 @@ def test_a_header_block_is_read_or_refused(block: bytes) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 400, 403, 410, 413, 429, 503])
-def test_answers_are_read_by_another_implementation(status: int) -> None:
+def test_hpack_decodes_encoded_response_headers(status: int) -> None:
     wire, connection = (
-        Wire(),
+        RecordingTransport(),
         Http2Connection(
             1, lambda _: Http2Response(status, ((b"apns-id", b"x" * 36),), b"body"), lambda _: None
         ),
@@ -342,8 +338,8 @@ def test_answers_are_read_by_another_implementation(status: int) -> None:
 
 
 @pytest.mark.parametrize("missing", [":method", ":scheme", ":path"])
-def test_a_request_that_lacks_what_every_request_has_is_reset_and_no_more(missing: str) -> None:
-    wire, connection = Wire(), Http2Connection(1, answered, lambda _: None)
+def test_request_without_required_headers_is_reset(missing: str) -> None:
+    wire, connection = RecordingTransport(), Http2Connection(1, responses_to, lambda _: None)
     connection.connection_made(wire)
     peer = H2Connection(H2Configuration(client_side=True, validate_outbound_headers=False))
     peer.initiate_connection()
@@ -355,9 +351,9 @@ def test_a_request_that_lacks_what_every_request_has_is_reset_and_no_more(missin
     assert [event.stream_id for event in events if isinstance(event, ResponseReceived)] == [3]
 
 
-def test_headers_after_the_end_of_a_request_are_not_served_again() -> None:
+def test_headers_after_end_stream_are_not_processed() -> None:
     seen: list[Http2Stream] = []
-    wire, connection = Wire(), Http2Connection(1, seen.append, lambda _: None)
+    wire, connection = RecordingTransport(), Http2Connection(1, seen.append, lambda _: None)
     connection.connection_made(wire)
     twice = frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, OPENING) * 2
     connection.data_received(frames.PREFACE + twice)
@@ -365,8 +361,8 @@ def test_headers_after_the_end_of_a_request_are_not_served_again() -> None:
     assert wire.is_closed
 
 
-def test_more_streams_than_allowed_are_refused_as_never_looked_at() -> None:
-    wire, connection = Wire(), Http2Connection(1, lambda _: None, lambda _: None)
+def test_streams_beyond_the_limit_are_refused() -> None:
+    wire, connection = RecordingTransport(), Http2Connection(1, lambda _: None, lambda _: None)
     connection.connection_made(wire)
     peer = H2Connection(H2Configuration(client_side=True))
     peer.initiate_connection()

@@ -1,4 +1,4 @@
-"""Made-up athletes do plausible things at plausible times, and the world hears of it."""
+"""Virtual athletes train plausibly, join the collect server and produce Strava events."""
 
 import random
 from collections import Counter
@@ -30,8 +30,8 @@ from tally.sim.athletes.training import (
 from tally.sim.oidc.keys import SigningKeys
 from tally.sim.oidc.simulator import OidcSimulator
 from tally.sim.strava.simulator import StravaSimulator
-from tests.sim.club import Club
-from tests.sim.receiver import VERIFY_TOKEN
+from tests.sim.fake_collect import FakeCollect
+from tests.sim.webhook_receiver import VERIFY_TOKEN
 
 START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
 # Metres a second that nobody leaves on an ordinary day.
@@ -40,7 +40,7 @@ SPEEDS = {"RIDE": (3, 13), "RUN": (1.5, 5.5), "SWIM": (0.4, 1.6), "WALK": (0.7, 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """The athletes' own; Strava's stands still, so that all who sleep here are athletes."""
+    """The athletes' clock; Strava's clock stands still, so only athletes sleep on this one."""
     return ManualClock(START)
 
 
@@ -70,24 +70,26 @@ async def issuer(keys: SigningKeys) -> AsyncIterator[OidcSimulator]:
 
 
 @pytest.fixture
-async def club(http: Client, issuer: OidcSimulator, strava: StravaSimulator) -> AsyncIterator[Club]:
-    async with Club(http, issuer, strava).serving() as club:
-        yield club
+async def collect(
+    http: Client, issuer: OidcSimulator, strava: StravaSimulator
+) -> AsyncIterator[FakeCollect]:
+    async with FakeCollect(http, issuer, strava).serving() as fake:
+        yield fake
 
 
-def fleet_of(
+def build_fleet(
     http: Client,
     strava: StravaSimulator,
     clock: ManualClock,
     seed: int = 7,
-    club: Club | None = None,
+    collect: FakeCollect | None = None,
 ) -> AthleteFleet:
-    collect = None if club is None else CollectClient(http, club.url)
-    return AthleteFleet(StravaControlClient(http, strava.url), clock, random.Random(seed), collect)
+    client = None if collect is None else CollectClient(http, collect.url)
+    return AthleteFleet(StravaControlClient(http, strava.url), clock, random.Random(seed), client)
 
 
-async def live_through(fleet: AthleteFleet, clock: ManualClock, hours: int) -> None:
-    """From one who wakes to the next: time goes on only while everybody is at rest or on the way, however fast the network is."""
+async def run_until(fleet: AthleteFleet, clock: ManualClock, hours: int) -> None:
+    """Advance the clock from one sleeper to the next while every athlete is idle."""
     end = clock.monotonic() + hours * 3600
     async with fleet.running():
         await clock.until_sleeping(len(fleet.athletes))
@@ -97,8 +99,8 @@ async def live_through(fleet: AthleteFleet, clock: ManualClock, hours: int) -> N
 
 
 @given(seed=st.integers(0, 2**32), hour=st.integers(0, 23))
-def test_an_effort_is_one_that_people_make(seed: int, hour: int) -> None:
-    """Neither too far nor too fast, with pauses, and no hills indoors or in the water."""
+def test_sessions_are_plausible(seed: int, hour: int) -> None:
+    """Distance and speed are realistic; there is no climb indoors or in water."""
     rng = random.Random(seed)
     effort = random_session(rng, random_profile(rng, seed % 1000), hour)
     (discipline,) = [
@@ -115,7 +117,7 @@ def test_an_effort_is_one_that_people_make(seed: int, hour: int) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_the_same_seed_makes_the_same_person_and_day(seed: int) -> None:
+def test_seed_determines_profile_and_session(seed: int) -> None:
     first, second = random.Random(seed), random.Random(seed)
     person = random_profile(first, 5)
     assert person == random_profile(second, 5)
@@ -123,7 +125,7 @@ def test_the_same_seed_makes_the_same_person_and_day(seed: int) -> None:
     assert random_session(first, person, 8) == random_session(second, person, 8)
 
 
-def test_a_large_fleet_has_all_kinds_and_no_namesakes() -> None:
+def test_large_fleet_has_every_sport_and_unique_names() -> None:
     rng = random.Random(1)
     people = [random_profile(rng, number) for number in range(2000)]
     assert len({person.name for person in people}) == 2000
@@ -135,7 +137,7 @@ def test_a_large_fleet_has_all_kinds_and_no_namesakes() -> None:
     }
 
 
-def test_people_go_out_about_as_often_as_they_mean_to() -> None:
+def test_training_frequency_matches_the_profile() -> None:
     rng = random.Random(1)
     for number in range(20):
         person = random_profile(rng, number)
@@ -145,8 +147,8 @@ def test_people_go_out_about_as_often_as_they_mean_to() -> None:
         assert 0.6 < times_a_week / person.sessions_per_week < 1.6
 
 
-def test_few_set_out_at_night() -> None:
-    """Who would at night waits for the morning, mostly; by day nobody waits."""
+def test_few_sessions_start_at_night() -> None:
+    """At night most athletes wait for the morning; by day none waits."""
     rng = random.Random(1)
     assert {seconds_until_daylight(rng, hour) for hour in range(6, 21)} == {0.0}
     for hour in (21, 23, 0, 3, 5):
@@ -165,11 +167,11 @@ def test_few_set_out_at_night() -> None:
         (23, "Evening"),
     ],
 )
-def test_an_hour_belongs_to_a_part_of_the_day(hour: int, name: str) -> None:
+def test_hour_maps_to_part_of_day(hour: int, name: str) -> None:
     assert part_of_day(hour) == name
 
 
-async def test_a_fast_clock_runs_ahead(clock: ManualClock) -> None:
+async def test_accelerated_clock_runs_faster(clock: ManualClock) -> None:
     fast = AcceleratedClock(clock, 3600)
     assert fast.now() == START
     await clock.advance(24)
@@ -177,13 +179,13 @@ async def test_a_fast_clock_runs_ahead(clock: ManualClock) -> None:
     assert fast.monotonic() == 24 * 3600
 
 
-async def test_days_go_by_and_activities_come(
+async def test_athletes_upload_activities_over_days(
     http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
-    """Each starts when its athlete went out and is there when they are back; the diary knows of all."""
-    fleet = fleet_of(http, strava, clock)
+    """An activity starts when its athlete starts training; the statistics count all of them."""
+    fleet = build_fleet(http, strava, clock)
     await fleet.sign_up(5)
-    await live_through(fleet, clock, 14 * 24)
+    await run_until(fleet, clock, 14 * 24)
     by_athlete = Counter(activity.athlete_id for activity in strava.activities.values())
     deleted = sum(athlete.stats.deletions for athlete in fleet.athletes)
     assert by_athlete.total() + deleted == sum(
@@ -198,15 +200,15 @@ async def test_days_go_by_and_activities_come(
     assert all(athlete.stats.failures == 0 for athlete in fleet.athletes)
 
 
-async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
-    """However the network orders the uploads."""
+async def test_seed_determines_two_weeks_of_activities(http: Client) -> None:
+    """The order of uploads does not matter."""
     lives = []
     for _ in range(2):
         clock = ManualClock(START)
         async with StravaSimulator(ManualClock(START)).serving() as strava:
-            fleet = fleet_of(http, strava, clock)
+            fleet = build_fleet(http, strava, clock)
             await fleet.sign_up(3)
-            await live_through(fleet, clock, 14 * 24)
+            await run_until(fleet, clock, 14 * 24)
             lives.append(
                 [
                     (athlete.profile, athlete.stats.activities, athlete.stats.distance)
@@ -216,11 +218,11 @@ async def test_the_same_seed_makes_the_same_fortnight(http: Client) -> None:
     assert lives[0] == lives[1]
 
 
-async def test_people_have_second_thoughts(
+async def test_athletes_edit_and_delete_activities(
     http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
-    """In three months somebody renames, hides and deletes."""
-    fleet = fleet_of(http, strava, clock)
+    """Within three months, athletes rename, hide and delete activities."""
+    fleet = build_fleet(http, strava, clock)
     await fleet.sign_up(8)
     async with fleet.running():
         for _ in range(13 * 7):
@@ -237,17 +239,17 @@ async def test_people_have_second_thoughts(
     assert deletions > 0
 
 
-async def test_they_join_what_there_is_to_join(
-    http: Client, strava: StravaSimulator, clock: ManualClock, club: Club
+async def test_athletes_join_the_collect_server(
+    http: Client, strava: StravaSimulator, clock: ManualClock, collect: FakeCollect
 ) -> None:
-    """Everybody logs in as themselves, links their own account, and sets a goal in the sport they love."""
-    fleet = fleet_of(http, strava, clock, club=club)
+    """Every athlete logs in, links their own account and sets a goal in their favourite sport."""
+    fleet = build_fleet(http, strava, clock, collect=collect)
     await fleet.sign_up(10)
     assert [athlete.stats.last_event for athlete in fleet.athletes] == ["joined"] * 10
-    assert club.linked == {
+    assert collect.linked == {
         each.profile.name.replace(" ", "_"): each.athlete_id for each in fleet.athletes
     }
-    goals = dict(club.milestones)
+    goals = dict(collect.milestones)
     for athlete in fleet.athletes:
         goal = goals[athlete.profile.name.replace(" ", "_")]
         assert goal["sport"] == athlete.profile.favourite.family
@@ -255,33 +257,37 @@ async def test_they_join_what_there_is_to_join(
         assert goal["totalTarget"] > 0
 
 
-async def test_an_issuer_that_approves_by_itself_is_fine_too(
-    http: Client, strava: StravaSimulator, issuer: OidcSimulator, clock: ManualClock, club: Club
+async def test_athletes_join_with_automatic_approval(
+    http: Client,
+    strava: StravaSimulator,
+    issuer: OidcSimulator,
+    clock: ManualClock,
+    collect: FakeCollect,
 ) -> None:
     issuer.auto_approve = "Ana Silva"
-    fleet = fleet_of(http, strava, clock, club=club)
+    fleet = build_fleet(http, strava, clock, collect=collect)
     await fleet.sign_up(3)
-    assert set(club.linked) == {
+    assert set(collect.linked) == {
         athlete.profile.name.replace(" ", "_") for athlete in fleet.athletes
     }
 
 
-async def test_who_joined_is_heard_of(
-    http: Client, strava: StravaSimulator, clock: ManualClock, club: Club
+async def test_webhooks_report_the_activities_of_members(
+    http: Client, strava: StravaSimulator, clock: ManualClock, collect: FakeCollect
 ) -> None:
-    """Each activity is told by a webhook, and nothing else is."""
-    await strava.webhooks.subscribe(f"{club.url}/webhooks/strava", VERIFY_TOKEN)
-    fleet = fleet_of(http, strava, clock, club=club)
+    """One event per activity and no others."""
+    await strava.webhooks.subscribe(f"{collect.url}/webhooks/strava", VERIFY_TOKEN)
+    fleet = build_fleet(http, strava, clock, collect=collect)
     await fleet.sign_up(4)
-    await live_through(fleet, clock, 7 * 24)
+    await run_until(fleet, clock, 7 * 24)
     await strava.webhooks.wait_idle()
-    created = [event["object_id"] for event in club.events if event["aspect_type"] == "create"]
-    deleted = [event["object_id"] for event in club.events if event["aspect_type"] == "delete"]
+    created = [event["object_id"] for event in collect.events if event["aspect_type"] == "create"]
+    deleted = [event["object_id"] for event in collect.events if event["aspect_type"] == "delete"]
     assert len(created) > 4
     assert set(created) - set(deleted) == set(strava.activities)
 
 
-async def test_who_cannot_join_trains_all_the_same(
+async def test_athlete_who_cannot_join_still_trains(
     http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
     fleet = AthleteFleet(
@@ -293,20 +299,20 @@ async def test_who_cannot_join_trains_all_the_same(
     await fleet.sign_up(1)
     (athlete,) = fleet.athletes
     assert athlete.stats.last_event.startswith("could not join: Expected a redirect from")
-    await live_through(fleet, clock, 14 * 24)
+    await run_until(fleet, clock, 14 * 24)
     assert athlete.stats.activities > 0
 
 
-async def test_who_cannot_upload_tries_again_another_day(
+async def test_athlete_retries_after_a_failed_upload(
     http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
-    """An account that does not exist is refused, time after time, and nobody gives up."""
+    """An unknown account is rejected every time, and the athlete keeps training."""
     person = random_profile(random.Random(1), 0)
     athlete = VirtualAthlete(
         person, 1, StravaControlClient(http, strava.url), clock, random.Random(1)
     )
     fleet = AthleteFleet(athlete.strava, clock, random.Random(1), athletes=[athlete])
-    await live_through(fleet, clock, 14 * 24)
+    await run_until(fleet, clock, 14 * 24)
     assert athlete.stats.failures > 1
     assert (athlete.stats.activities, athlete.stats.last_event) == (
         0,
@@ -314,7 +320,9 @@ async def test_who_cannot_upload_tries_again_another_day(
     )
 
 
-async def test_a_simulator_that_is_not_there_is_named(http: Client, clock: ManualClock) -> None:
+async def test_unreachable_simulator_is_named_in_the_error(
+    http: Client, clock: ManualClock
+) -> None:
     fleet = AthleteFleet(StravaControlClient(http, "http://127.0.0.1:9"), clock, random.Random(1))
     with pytest.raises(
         Unavailable, match=r"Cannot reach the Strava simulator at http://127\.0\.0\.1:9"
@@ -322,10 +330,10 @@ async def test_a_simulator_that_is_not_there_is_named(http: Client, clock: Manua
         await fleet.sign_up(1)
 
 
-async def test_the_display_shows_the_busiest_and_the_sums(
+async def test_display_shows_the_most_active_athletes_and_totals(
     http: Client, strava: StravaSimulator, clock: ManualClock
 ) -> None:
-    fleet = fleet_of(http, strava, clock)
+    fleet = build_fleet(http, strava, clock)
     await fleet.sign_up(20)
     fleet.athletes[-1].stats.distance = 42_195.0
     fleet.athletes[-1].stats.last_event = "Morning Run, 42.2 km"

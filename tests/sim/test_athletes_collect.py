@@ -1,4 +1,4 @@
-"""Made-up athletes on the real collect server: what they do is what they have earned."""
+"""Virtual athletes on the real collect server: milestones match the recorded activities."""
 
 import random
 from pathlib import Path
@@ -13,18 +13,18 @@ from tally.sim.athletes.collect_client import CollectClient
 from tally.sim.athletes.fleet import AthleteFleet
 from tally.sim.athletes.strava_client import StravaControlClient
 from tests.collect.server_harness import CollectServer, open_server
-from tests.sim.test_athletes import live_through
+from tests.sim.test_athletes import run_until
 
 
-async def milestone_of(server: CollectServer, athlete: VirtualAthlete) -> Any:
+async def find_milestone(server: CollectServer, athlete: VirtualAthlete) -> Any:
     browser = server.browser()
     await server.sign_in(browser, athlete.profile.name)
     (milestone,) = (await browser.get("/milestones")).json["milestones"]
     return milestone
 
 
-def done(server: CollectServer, athlete: VirtualAthlete, milestone: Any) -> float:
-    """What counts for the milestone, by what Strava has of the athlete."""
+def expected_progress(server: CollectServer, athlete: VirtualAthlete, milestone: Any) -> float:
+    """The progress of a milestone computed from the athlete's Strava activities."""
     counted = [
         activity
         for activity in server.strava.activities.values()
@@ -37,8 +37,8 @@ def done(server: CollectServer, athlete: VirtualAthlete, milestone: Any) -> floa
     )
 
 
-async def test_a_week_of_training_is_a_week_of_progress(tmp_path: Path) -> None:
-    """Each joins by the pages, and each milestone stands where the activities of its owner put it."""
+async def test_milestones_match_a_week_of_training(tmp_path: Path) -> None:
+    """Athletes join through the pages, and each milestone matches its owner's activities."""
     clock = ManualClock()
     async with open_server(tmp_path) as server:
         collect = CollectClient(server.client, server.url)
@@ -47,10 +47,12 @@ async def test_a_week_of_training_is_a_week_of_progress(tmp_path: Path) -> None:
         )
         await fleet.sign_up(4)
         assert [athlete.stats.last_event for athlete in fleet.athletes] == ["joined"] * 4
-        await live_through(fleet, clock, 7 * 24)
+        await run_until(fleet, clock, 7 * 24)
         await server.process_inbox()
         assert len(server.strava.activities) > 4
         for athlete in fleet.athletes:
-            milestone = await milestone_of(server, athlete)
-            assert milestone["progress"] == pytest.approx(done(server, athlete, milestone))
+            milestone = await find_milestone(server, athlete)
+            assert milestone["progress"] == pytest.approx(
+                expected_progress(server, athlete, milestone)
+            )
             assert milestone["sport"] == athlete.profile.favourite.family

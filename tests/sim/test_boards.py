@@ -1,4 +1,4 @@
-"""A virtual board under faults, on a real socket: it keeps what was not acknowledged, and in the end all is stored once."""
+"""A virtual board under faults: it buffers unacknowledged readings, and each is stored once."""
 
 import asyncio
 import copy
@@ -21,35 +21,37 @@ from tally.sim.boards.devices_client import BatchReceipt, BoardRejection
 from tally.sim.boards.sensors import DAY_MS, SENSOR_NAMES, GreenhouseSensors
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.http_client import ServerRejection
-from tests.sim.greenhouse import Greenhouse, greenhouse
+from tests.sim.devices_harness import DevicesHarness, run_devices_server
 
 DATA = "/devices/data"
 PATIENT = RetryPolicy(attempts=50, base=0.5, cap=60, deadline=1e6)
 
 
 @pytest.fixture(scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Greenhouse]:
-    async with greenhouse(tmp_path_factory.mktemp("greenhouse")) as house:
-        yield house
+async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DevicesHarness]:
+    async with run_devices_server(tmp_path_factory.mktemp("greenhouse")) as harness:
+        yield harness
 
 
 @pytest.fixture(autouse=True)
-def calm(house: Greenhouse) -> None:
-    """No test leaves faults to the next."""
-    house.faults.clear()
+def no_faults(harness: DevicesHarness) -> None:
+    """Clear faults before each test."""
+    harness.faults.clear()
 
 
 def ids(readings: Any) -> list[str]:
     return sorted(reading.batch_id for reading in readings)
 
 
-async def test_a_board_registers_and_its_readings_are_stored_as_measured(house: Greenhouse) -> None:
-    board = house.board()
+async def test_board_registers_and_readings_are_stored(
+    harness: DevicesHarness,
+) -> None:
+    board = harness.board()
     measured = [board.measure() for _ in range(3)]
     await board.deliver()
     assert board.confirmation_id is not None
     assert not board.buffer
-    stored = await house.stored(board)
+    stored = await harness.stored(board)
     assert ids(stored) == ids(measured)
     assert [{name: float(value) for name, value in each.sensors.items()} for each in stored] == [
         each.sensors for each in measured
@@ -57,9 +59,9 @@ async def test_a_board_registers_and_its_readings_are_stored_as_measured(house: 
     assert {each.boot_id for each in stored} == {board.boot_id}
 
 
-def test_a_batch_id_is_made_as_the_firmware_makes_it(house: Greenhouse) -> None:
-    """Windows follow each other without a gap, and no two have one name."""
-    board = house.board()
+def test_batch_id_has_the_firmware_format(harness: DevicesHarness) -> None:
+    """Windows are contiguous and batch ids are unique."""
+    board = harness.board()
     made = [board.measure() for _ in range(50)]
     pattern = re.compile(rf"{board.hardware_id}_{board.boot_id}_(\d+)_(\d+)")
     windows = [match.groups() for each in made if (match := pattern.fullmatch(each.batch_id))]
@@ -68,17 +70,17 @@ def test_a_batch_id_is_made_as_the_firmware_makes_it(house: Greenhouse) -> None:
     assert [str(each.timestamp_ms) for each in made] == [end for _, end in windows]
 
 
-async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(
-    house: Greenhouse,
+async def test_offline_readings_are_sent_in_batches_oldest_first(
+    harness: DevicesHarness,
 ) -> None:
-    uplink = house.uplink()
-    board = house.board(uplink)
+    devices = harness.devices_client()
+    board = harness.board(devices)
     board.backfill(250, 300_000)
-    before = house.faults.count(DATA)
+    before = harness.faults.count(DATA)
     await board.deliver()
-    assert house.faults.count(DATA) - before == 3
-    assert (uplink.stats.sent, uplink.stats.acknowledged, board.measured_count) == (250, 250, 250)
-    times = [reading.timestamp_ms for reading in await house.stored(board)]
+    assert harness.faults.count(DATA) - before == 3
+    assert (devices.stats.sent, devices.stats.acknowledged, board.measured_count) == (250, 250, 250)
+    times = [reading.timestamp_ms for reading in await harness.stored(board)]
     assert times == sorted(times)
     assert times[-1] - times[0] == 249 * 300_000
 
@@ -108,106 +110,108 @@ async def test_what_was_measured_offline_goes_out_in_hundreds_oldest_first(
     ],
     ids=lambda fault: f"{fault.path.rpartition('/')[2]} {fault.drop or fault.status}",
 )
-async def test_what_passes_is_waited_for(house: Greenhouse, fault: InjectedFault) -> None:
-    """With pauses in between; and nothing is lost or stored twice."""
-    board = house.board()
-    measured = [board.measure() for _ in range(5)]
-    house.faults.add(fault)
-    pauses = len(house.clock.slept)
-    await board.deliver()
-    assert house.faults.pending == ()
-    assert len(house.clock.slept) - pauses == fault.times
-    assert not board.buffer
-    assert ids(await house.stored(board)) == ids(measured)
-
-
-async def test_an_answer_that_was_lost_makes_duplicates_and_these_are_not_kept(
-    house: Greenhouse,
+async def test_transient_errors_are_retried_with_backoff(
+    harness: DevicesHarness, fault: InjectedFault
 ) -> None:
-    uplink = house.uplink()
-    board = house.board(uplink)
-    board.backfill(4, 1000)
-    house.faults.add(InjectedFault(path=DATA, drop="after"))
+    """Nothing is lost or stored twice."""
+    board = harness.board()
+    measured = [board.measure() for _ in range(5)]
+    harness.faults.add(fault)
+    pauses = len(harness.clock.slept)
     await board.deliver()
-    assert (uplink.stats.acknowledged, uplink.stats.duplicates, uplink.stats.failures) == (
+    assert harness.faults.pending == ()
+    assert len(harness.clock.slept) - pauses == fault.times
+    assert not board.buffer
+    assert ids(await harness.stored(board)) == ids(measured)
+
+
+async def test_lost_response_causes_duplicates_that_are_not_stored(
+    harness: DevicesHarness,
+) -> None:
+    devices = harness.devices_client()
+    board = harness.board(devices)
+    board.backfill(4, 1000)
+    harness.faults.add(InjectedFault(path=DATA, drop="after"))
+    await board.deliver()
+    assert (devices.stats.acknowledged, devices.stats.duplicates, devices.stats.failures) == (
         0,
         4,
         1,
     )
-    assert len(await house.stored(board)) == 4
+    assert len(await harness.stored(board)) == 4
 
 
-async def test_a_server_that_stays_away_is_given_up_for_now_with_all_in_the_buffer(
-    house: Greenhouse,
+async def test_unavailable_server_leaves_readings_in_the_buffer(
+    harness: DevicesHarness,
 ) -> None:
-    board = house.board()
+    board = harness.board()
     measured = [board.measure()]
-    house.faults.add(InjectedFault(path=DATA, status=503, times=None))
+    harness.faults.add(InjectedFault(path=DATA, status=503, times=None))
     with pytest.raises(Unavailable):
         await board.deliver()
     measured.append(board.measure())
     assert [each.reading for each in board.buffer] == measured
-    house.faults.clear()
+    harness.faults.clear()
     await board.deliver()
-    assert ids(await house.stored(board)) == ids(measured)
+    assert ids(await harness.stored(board)) == ids(measured)
 
 
-async def test_a_wrong_key_is_not_tried_again_and_loses_nothing(house: Greenhouse) -> None:
-    uplink = house.uplink(api_key=Secret("0" * 64))
-    board = house.board(uplink)
+async def test_wrong_key_is_not_retried_and_loses_nothing(harness: DevicesHarness) -> None:
+    devices = harness.devices_client(api_key=Secret("0" * 64))
+    board = harness.board(devices)
     board.measure()
     with pytest.raises(ServerRejection, match="INVALID_API_KEY"):
         await board.deliver()
-    assert uplink.stats.requests == 1
+    assert devices.stats.requests == 1
     assert len(board.buffer) == 1
 
 
-async def test_the_server_says_how_long_to_wait_and_the_board_does(
+async def test_board_honours_retry_after(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """On a server that lets a key come once in a second, twice at once."""
-    async with greenhouse(tmp_path_factory.mktemp("slow"), devices_rate_limit=1) as house:
-        board = house.board()
+    """The server allows one request per second with a burst of two."""
+    async with run_devices_server(tmp_path_factory.mktemp("slow"), devices_rate_limit=1) as harness:
+        board = harness.board()
         board.backfill(300, 1000)
         await board.deliver()
-        assert len(await house.stored(board)) == 300
-        assert house.clock.slept
-        assert min(house.clock.slept) >= 1
+        assert len(await harness.stored(board)) == 300
+        assert harness.clock.slept
+        assert min(harness.clock.slept) >= 1
 
 
-async def test_a_slow_answer_is_not_waited_for_and_what_it_did_is_not_done_again(
+async def test_timed_out_request_is_retried_without_duplicates(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """The server takes minutes: the board has long come back, and the two deliveries meet."""
-    async with greenhouse(
-        tmp_path_factory.mktemp("late"), retry_policy=timedelta(milliseconds=300)
-    ) as house:
-        board = house.board()
+    """The server responds after minutes, when the board has already retried."""
+    async with run_devices_server(
+        tmp_path_factory.mktemp("late"), request_timeout=timedelta(milliseconds=300)
+    ) as harness:
+        board = harness.board()
         await board.register()
         measured = [board.measure() for _ in range(3)]
-        house.faults.add(InjectedFault(path=DATA, delay=90))
+        harness.faults.add(InjectedFault(path=DATA, delay=90))
         await board.deliver()
-        await house.clock.world.advance(90)
+        await harness.clock.server_clock.advance(90)
         assert not board.buffer
-        assert ids(await house.stored(board)) == ids(measured)
+        assert ids(await harness.stored(board)) == ids(measured)
 
 
-async def test_two_deliveries_of_the_same_readings_at_once_store_them_once(
-    house: Greenhouse,
+async def test_concurrent_deliveries_store_readings_once(
+    harness: DevicesHarness,
 ) -> None:
-    uplink = house.uplink()
-    board = house.board(uplink)
+    devices = harness.devices_client()
+    board = harness.board(devices)
     measured = [board.measure() for _ in range(120)]
     await board.register()
     twin = copy.copy(board)
     twin.buffer = copy.copy(board.buffer)
     await asyncio.gather(board.deliver(), twin.deliver())
-    assert (uplink.stats.acknowledged, uplink.stats.duplicates) == (120, 120)
-    assert ids(await house.stored(board)) == ids(measured)
+    assert (devices.stats.acknowledged, devices.stats.duplicates) == (120, 120)
+    assert ids(await harness.stored(board)) == ids(measured)
 
 
-async def test_after_a_restart_old_readings_keep_their_boot(house: Greenhouse) -> None:
-    board = house.board()
+async def test_readings_keep_their_boot_id_after_a_restart(harness: DevicesHarness) -> None:
+    board = harness.board()
     before = board.measure()
     first_boot = board.boot_id
     await board.register()
@@ -217,24 +221,24 @@ async def test_after_a_restart_old_readings_keep_their_boot(house: Greenhouse) -
     await board.deliver()
     assert board.boot_id != first_boot
     assert board.confirmation_id == confirmed
-    boots = {reading.batch_id: reading.boot_id for reading in await house.stored(board)}
+    boots = {reading.batch_id: reading.boot_id for reading in await harness.stored(board)}
     assert boots[before.batch_id] == first_boot
     assert boots[after.batch_id] == board.boot_id
 
 
-async def test_a_reading_that_the_server_will_never_take_does_not_hold_up_the_others(
-    house: Greenhouse,
+async def test_rejected_reading_does_not_block_others(
+    harness: DevicesHarness,
 ) -> None:
-    """A board whose clock stands in 1970 until it has met a time server."""
-    uplink = house.uplink()
-    board = house.board(uplink)
+    """The clock of a board is in 1970 until it has synchronized."""
+    devices = harness.devices_client()
+    board = harness.board(devices)
     board._window_start = 0
     bad = board.measure(at_ms=5_000)
     good = board.measure()
     await board.deliver()
     assert not board.buffer
-    assert uplink.stats.rejected == 1
-    assert ids(await house.stored(board)) == [good.batch_id] != [bad.batch_id]
+    assert devices.stats.rejected == 1
+    assert ids(await harness.stored(board)) == [good.batch_id] != [bad.batch_id]
 
 
 def receipt(*acknowledged: str, rejected: tuple[int, ...] = ()) -> BatchReceipt:
@@ -242,8 +246,8 @@ def receipt(*acknowledged: str, rejected: tuple[int, ...] = ()) -> BatchReceipt:
     return BatchReceipt(frozenset(acknowledged), frozenset(), reasons)
 
 
-async def test_what_a_receipt_does_not_speak_of_is_sent_again(house: Greenhouse) -> None:
-    board = house.board()
+async def test_readings_missing_from_the_receipt_are_resent(harness: DevicesHarness) -> None:
+    board = harness.board()
     first, second, third = (board.measure() for _ in range(3))
     board._remove_delivered(tuple(board.buffer), receipt(second.batch_id, rejected=(2,)))
     assert [each.reading for each in board.buffer] == [first]
@@ -252,38 +256,38 @@ async def test_what_a_receipt_does_not_speak_of_is_sent_again(house: Greenhouse)
     assert len(board.buffer) == 1
 
 
-async def test_a_request_that_is_too_large_is_halved(house: Greenhouse) -> None:
-    uplink = house.uplink()
-    board = house.board(uplink)
+async def test_batch_size_is_halved_after_413(harness: DevicesHarness) -> None:
+    devices = harness.devices_client()
+    board = harness.board(devices)
     board.backfill(100, 1000)
-    house.faults.add(InjectedFault(path=DATA, status=413, body="{}", times=2))
+    harness.faults.add(InjectedFault(path=DATA, status=413, body="{}", times=2))
     await board.deliver()
-    assert uplink.stats.requests == 1 + 2 + 4
-    assert len(await house.stored(board)) == 100
+    assert devices.stats.requests == 1 + 2 + 4
+    assert len(await harness.stored(board)) == 100
 
 
-async def test_a_full_buffer_loses_the_oldest_and_says_how_many(house: Greenhouse) -> None:
-    board = house.board(capacity=10)
+async def test_full_buffer_drops_and_counts_the_oldest(harness: DevicesHarness) -> None:
+    board = harness.board(capacity=10)
     measured = [board.measure() for _ in range(13)]
     assert [each.reading for each in board.buffer] == measured[3:]
     assert board.dropped_count == 3
 
 
-async def test_rate_limits_are_counted_as_failures_with_their_words(house: Greenhouse) -> None:
-    uplink = house.uplink()
-    board = house.board(uplink, retry_policy=RetryPolicy(attempts=1))
+async def test_rate_limiting_counts_as_failure_with_message(harness: DevicesHarness) -> None:
+    devices = harness.devices_client()
+    board = harness.board(devices, retry_policy=RetryPolicy(attempts=1))
     board.measure()
     await board.register()
-    house.faults.add(
+    harness.faults.add(
         InjectedFault(path=DATA, status=429, body='{"error":"RATE_LIMITED","message":"Too many"}')
     )
     with pytest.raises(RateLimited) as refusal:
         await board.deliver()
     assert refusal.value.retry_after == 1
-    assert uplink.stats.last_error == "429 RATE_LIMITED Too many"
+    assert devices.stats.last_error == "429 RATE_LIMITED Too many"
 
 
-async def test_a_cheap_clock_drifts() -> None:
+async def test_board_clock_drifts() -> None:
     world = ManualClock()
     quartz = BoardClock(world, offset_ms=250, drift_ppm=40, started=world.monotonic())
     ahead = quartz.milliseconds() - world.milliseconds()
@@ -294,7 +298,7 @@ async def test_a_cheap_clock_drifts() -> None:
 
 @given(st.integers(0, 2**63), st.integers(1_700_000_000_000, 1_900_000_000_000))
 @settings(max_examples=200)
-def test_sensors_show_what_a_greenhouse_could(seed: int, moment: int) -> None:
+def test_sensor_values_are_plausible(seed: int, moment: int) -> None:
     values, statuses = GreenhouseSensors.at_random_location(random.Random(seed)).measure(moment)
     assert set(statuses) == set(SENSOR_NAMES)
     plausible = {
@@ -351,12 +355,12 @@ STEPS = st.one_of(
 @pytest.mark.soak
 @settings(max_examples=30)
 @given(steps=st.lists(STEPS, max_size=12))
-async def test_whatever_happens_every_reading_is_stored_once_in_the_end(
-    house: Greenhouse, steps: list[tuple[str, Any]]
+async def test_every_reading_is_eventually_stored_once(
+    harness: DevicesHarness, steps: list[tuple[str, Any]]
 ) -> None:
-    """Any mixture of measuring, restarts, broken connections, refusals, lies, slow answers, and deliveries that overlap."""
-    house.faults.clear()
-    board = house.board(retry_policy=RetryPolicy(attempts=3, base=0.5, cap=60, deadline=1e6))
+    """Any mix of measurements, restarts, connection failures, errors and overlapping deliveries."""
+    harness.faults.clear()
+    board = harness.board(retry_policy=RetryPolicy(attempts=3, base=0.5, cap=60, deadline=1e6))
     measured: list[Any] = []
     for step, detail in steps:
         if step == "measure":
@@ -364,20 +368,20 @@ async def test_whatever_happens_every_reading_is_stored_once_in_the_end(
         elif step == "restart":
             board.boot()
         elif step == "weather":
-            house.faults.add(detail)
+            harness.faults.add(detail)
         else:
-            await struggle(board, twice=step == "twice")
-    house.faults.clear()
+            await try_deliver(board, twice=step == "twice")
+    harness.faults.clear()
     board.retry_policy = PATIENT
     await board.deliver()
     assert not board.buffer
     assert board.dropped_count == 0
-    stored = await house.stored(board)
+    stored = await harness.stored(board)
     assert ids(stored) == ids(measured)
 
 
-async def struggle(board: VirtualBoard, *, twice: bool) -> None:
-    """Deliver, perhaps by two tasks at once, and do not mind if it fails."""
+async def try_deliver(board: VirtualBoard, *, twice: bool) -> None:
+    """Deliver, optionally from two tasks, and ignore failures."""
     outcomes = await asyncio.gather(
         *(board.deliver() for _ in range(2 if twice else 1)), return_exceptions=True
     )

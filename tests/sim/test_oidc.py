@@ -1,4 +1,4 @@
-"""The simulated issuer logs people in as Cognito does, and goes wrong in every way that an application must stand."""
+"""The OIDC simulator behaves like Cognito and produces every error an application must handle."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ from tally.sim.oidc.grants import OAuthClient, pkce_challenge
 from tally.sim.oidc.keys import SigningKeys
 from tally.sim.oidc.simulator import OidcSimulator
 from tally.sim.request_parsing import with_query
-from tests.sim.answers import target, told
+from tests.sim.responses import redirect_url, status_and_json
 
 CALLBACK = "http://127.0.0.1:9/auth/callback"
 VERIFIER = "a-verifier-that-only-the-application-knows-0123456789"
@@ -76,12 +76,12 @@ def verifier(issuer: OidcSimulator, http: Client, clock: ManualClock) -> TokenVe
     return TokenVerifier(key_set, clock, issuer=issuer.issuer, audience=CLIENT_ID)
 
 
-async def code_for(
+async def log_in_for_code(
     issuer: OidcSimulator, browser: Browser, who: str = "Ana Silva", **asked: str
 ) -> str:
-    """Through the login page, as a person."""
+    """Log in through the page as a user."""
     response = await browser.submit(f"{issuer.url}/login", ASKED | asked | {"name": who})
-    return query_parameters(target(issuer.url, response))["code"]
+    return query_parameters(redirect_url(issuer.url, response))["code"]
 
 
 async def exchange(
@@ -93,7 +93,7 @@ async def exchange(
         "code_verifier": VERIFIER,
     } | sent
     request = http.post(f"{issuer.url}/oauth2/token").basic_auth(CLIENT_ID, secret).form(form)
-    return await told(await request.build().send())
+    return await status_and_json(await request.build().send())
 
 
 async def control(http: Client, url: str, body: Any) -> tuple[int, Any]:
@@ -101,31 +101,35 @@ async def control(http: Client, url: str, body: Any) -> tuple[int, Any]:
     return response.status, (await response.json() if response.status != 204 else None)
 
 
-async def test_discovery_leads_to_everything_else(issuer: OidcSimulator, http: Client) -> None:
-    """The document is found under the issuer that tokens name, and its keys are where it says."""
-    status, document = await told(
+async def test_discovery_document_names_all_endpoints(issuer: OidcSimulator, http: Client) -> None:
+    """It is served under the issuer, and the JWKS is where it says."""
+    status, document = await status_and_json(
         await http.get(f"{issuer.issuer}/.well-known/openid-configuration").build().send()
     )
     assert (status, document["issuer"]) == (200, issuer.issuer)
     assert document["authorization_endpoint"] == f"{issuer.url}/oauth2/authorize"
     assert document["token_endpoint"] == f"{issuer.url}/oauth2/token"
-    _, published = await told(await http.get(document["jwks_uri"]).build().send())
-    _, same = await told(await http.get(f"{issuer.url}/.well-known/jwks.json").build().send())
+    _, published = await status_and_json(await http.get(document["jwks_uri"]).build().send())
+    _, same = await status_and_json(
+        await http.get(f"{issuer.url}/.well-known/jwks.json").build().send()
+    )
     assert published == same
     assert [key["alg"] for key in published["keys"]] == ["RS256"]
 
 
-async def test_a_person_logs_in_by_the_page(
+async def test_user_logs_in_through_the_page(
     issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
-    """From authorize to the page, from the page back to the application with its state, and then to tokens."""
+    """From authorize to the page, back to the application with the state, and to tokens."""
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
-    login = target(issuer.url, response)
+    login = redirect_url(issuer.url, response)
     page = await (await browser.get(login)).text()
     assert "Bo Lindqvist" in page
     ana = issuer.users.find("Ana Silva")
     assert ana is not None
-    back = target(issuer.url, await browser.submit(f"{issuer.url}/login", ASKED | {"who": ana.sub}))
+    back = redirect_url(
+        issuer.url, await browser.submit(f"{issuer.url}/login", ASKED | {"who": ana.sub})
+    )
     assert back.startswith(CALLBACK)
     assert query_parameters(back)["state"] == "state-1"
     status, tokens = await exchange(issuer, http, code=query_parameters(back)["code"])
@@ -133,14 +137,16 @@ async def test_a_person_logs_in_by_the_page(
     assert set(tokens) == {"id_token", "access_token", "refresh_token", "expires_in", "token_type"}
 
 
-async def test_tokens_say_what_cognitos_say(
+async def test_tokens_have_cognito_claims(
     issuer: OidcSimulator,
     browser: Browser,
     http: Client,
     verifier: TokenVerifier,
     clock: ManualClock,
 ) -> None:
-    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Dana Weiss"))
+    _, tokens = await exchange(
+        issuer, http, code=await log_in_for_code(issuer, browser, "Dana Weiss")
+    )
     person = await verifier.verify(tokens["id_token"])
     access = await verifier.verify(tokens["access_token"])
     now = clock.seconds()
@@ -164,36 +170,34 @@ async def test_tokens_say_what_cognitos_say(
     assert "aud" not in access
 
 
-async def test_a_second_login_asks_nothing_until_the_person_logs_out(
+async def test_session_skips_the_login_page_until_logout(
     issuer: OidcSimulator, browser: Browser
 ) -> None:
     authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED)
-    await code_for(issuer, browser)
-    assert "code" in query_parameters(target(issuer.url, await browser.get(authorize)))
+    await log_in_for_code(issuer, browser)
+    assert "code" in query_parameters(redirect_url(issuer.url, await browser.get(authorize)))
     out = with_query(
         f"{issuer.url}/logout", {"client_id": CLIENT_ID, "logout_uri": "http://127.0.0.1:9/"}
     )
-    assert target(issuer.url, await browser.get(out)) == "http://127.0.0.1:9/"
-    assert "/login" in target(issuer.url, await browser.get(authorize))
+    assert redirect_url(issuer.url, await browser.get(out)) == "http://127.0.0.1:9/"
+    assert "/login" in redirect_url(issuer.url, await browser.get(authorize))
 
 
-async def test_logins_can_be_approved_without_anybody(
+async def test_logins_can_be_approved_automatically(
     issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
-    """As one person for all, or as whom the application hints at."""
+    """As one user for all, or as the user of the login hint."""
     issuer.auto_approve = "Ana Silva"
     for hint, email in ((None, "ana.silva@example.test"), ("Eve Ng", "eve.ng@example.test")):
         authorize = with_query(
             f"{issuer.url}/oauth2/authorize", ASKED | ({"login_hint": hint} if hint else {})
         )
-        code = query_parameters(target(issuer.url, await browser.get(authorize)))["code"]
+        code = query_parameters(redirect_url(issuer.url, await browser.get(authorize)))["code"]
         _, tokens = await exchange(issuer, http, code=code)
         assert jwt.decode(tokens["id_token"], options={"verify_signature": False})["email"] == email
 
 
-async def test_the_same_person_keeps_their_sub_in_another_issuer(
-    issuer: OidcSimulator, keys: SigningKeys
-) -> None:
+async def test_sub_is_the_same_in_another_issuer(issuer: OidcSimulator, keys: SigningKeys) -> None:
     other = OidcSimulator(ManualClock(), keys=keys)
     assert issuer.users.find_or_add("Eve Ng").sub == other.users.find_or_add("Eve Ng").sub
 
@@ -206,10 +210,10 @@ async def test_the_same_person_keeps_their_sub_in_another_issuer(
         ({"scope": "email"}, "invalid_scope"),
     ],
 )
-async def test_a_wrong_request_is_told_to_the_application(
+async def test_invalid_request_redirects_with_an_error(
     issuer: OidcSimulator, browser: Browser, changed: dict[str, str], error: str
 ) -> None:
-    back = target(
+    back = redirect_url(
         issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
     )
     assert back.startswith(CALLBACK)
@@ -225,7 +229,7 @@ async def test_a_wrong_request_is_told_to_the_application(
         {"redirect_uri": "http://["},
     ],
 )
-async def test_nobody_is_redirected_to_a_stranger(
+async def test_unknown_redirect_uri_is_not_followed(
     issuer: OidcSimulator, browser: Browser, changed: dict[str, str]
 ) -> None:
     response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
@@ -233,9 +237,7 @@ async def test_nobody_is_redirected_to_a_stranger(
     assert "location" not in response.headers
 
 
-async def test_registered_addresses_are_the_only_ones(
-    issuer: OidcSimulator, browser: Browser
-) -> None:
+async def test_only_registered_uris_are_allowed(issuer: OidcSimulator, browser: Browser) -> None:
     issuer.register(OAuthClient("strict", "s", redirect_uris=(CALLBACK,)))
     fine = await browser.get(
         with_query(f"{issuer.url}/oauth2/authorize", ASKED | {"client_id": "strict"})
@@ -245,8 +247,8 @@ async def test_registered_addresses_are_the_only_ones(
     assert (await browser.get(with_query(f"{issuer.url}/oauth2/authorize", wrong))).status == 400
 
 
-async def test_a_code_works_once(issuer: OidcSimulator, browser: Browser, http: Client) -> None:
-    code = await code_for(issuer, browser)
+async def test_code_is_valid_once(issuer: OidcSimulator, browser: Browser, http: Client) -> None:
+    code = await log_in_for_code(issuer, browser)
     assert (await exchange(issuer, http, code=code))[0] == 200
     assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
 
@@ -262,40 +264,40 @@ async def test_a_code_works_once(issuer: OidcSimulator, browser: Browser, http: 
         ({"grant_type": "password"}, "unsupported_grant_type"),
     ],
 )
-async def test_a_code_is_changed_by_its_application_alone(
+async def test_code_is_bound_to_its_client(
     issuer: OidcSimulator, browser: Browser, http: Client, sent: dict[str, str], error: str
 ) -> None:
     status, answer = await exchange(
-        issuer, http, **({"code": await code_for(issuer, browser)} | sent)
+        issuer, http, **({"code": await log_in_for_code(issuer, browser)} | sent)
     )
     assert (status, answer["error"]) == (400, error)
 
 
-async def test_a_code_lives_five_minutes(
+async def test_code_expires_after_five_minutes(
     issuer: OidcSimulator, browser: Browser, http: Client, clock: ManualClock
 ) -> None:
-    first, second = await code_for(issuer, browser), await code_for(issuer, browser)
+    first, second = await log_in_for_code(issuer, browser), await log_in_for_code(issuer, browser)
     await clock.advance(299)
     assert (await exchange(issuer, http, code=first))[0] == 200
     await clock.advance(1)
     assert (await exchange(issuer, http, code=second))[0] == 400
 
 
-async def test_a_public_client_needs_pkce(issuer: OidcSimulator, browser: Browser) -> None:
+async def test_public_client_requires_pkce(issuer: OidcSimulator, browser: Browser) -> None:
     issuer.register(OAuthClient("phone"))
     asked = {name: value for name, value in ASKED.items() if not name.startswith("code_")} | {
         "client_id": "phone"
     }
-    back = target(
+    back = redirect_url(
         issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", asked))
     )
     assert query_parameters(back)["error"] == "invalid_request"
 
 
-async def test_tokens_are_renewed_until_they_are_revoked(
+async def test_refresh_works_until_revocation(
     issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
-    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
+    _, tokens = await exchange(issuer, http, code=await log_in_for_code(issuer, browser))
     renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     status, renewed = await exchange(issuer, http, **renewing)
     assert (status, "refresh_token" in renewed) == (200, False)
@@ -304,7 +306,7 @@ async def test_tokens_are_renewed_until_they_are_revoked(
     assert await exchange(issuer, http, **renewing) == (400, {"error": "invalid_grant"})
 
 
-async def test_user_info_is_for_access_tokens(issuer: OidcSimulator, http: Client) -> None:
+async def test_user_info_requires_an_access_token(issuer: OidcSimulator, http: Client) -> None:
     issuer.users.find_or_add("Eve Ng")
     tokens = {
         issuer.token_for("Eve Ng"): 200,
@@ -319,8 +321,10 @@ async def test_user_info_is_for_access_tokens(issuer: OidcSimulator, http: Clien
         assert response.status == status
 
 
-async def test_tokens_can_be_made_directly(issuer: OidcSimulator, verifier: TokenVerifier) -> None:
-    """For whoever is named, whether they have an account or not."""
+async def test_tokens_can_be_issued_directly(
+    issuer: OidcSimulator, verifier: TokenVerifier
+) -> None:
+    """For any user, with or without an account."""
     claims = await verifier.verify(issuer.token_for("user-7", groups=("admin",), scope="matches"))
     assert (claims["sub"], claims["cognito:groups"], claims["scope"]) == (
         "user-7",
@@ -331,7 +335,7 @@ async def test_tokens_can_be_made_directly(issuer: OidcSimulator, verifier: Toke
     assert (identity["email"], identity["nonce"]) == ("user-7@example.test", "n")
 
 
-async def test_after_a_rotation_new_keys_sign_and_old_tokens_hold(
+async def test_old_tokens_stay_valid_after_key_rotation(
     issuer: OidcSimulator, verifier: TokenVerifier
 ) -> None:
     """Until the old key is retired."""
@@ -365,7 +369,7 @@ FOR_THE_APPLICATION = {
 
 @pytest.mark.parametrize("flaw", SEEN_BY_THE_VERIFIER)
 @pytest.mark.parametrize("use", ["id", "access"])
-async def test_a_flawed_token_is_refused(
+async def test_flawed_token_is_rejected(
     issuer: OidcSimulator, verifier: TokenVerifier, flaw: TokenFlaw, use: Any
 ) -> None:
     with pytest.raises(Unauthenticated, match=SEEN_BY_THE_VERIFIER[flaw]):
@@ -374,7 +378,7 @@ async def test_a_flawed_token_is_refused(
 
 
 @pytest.mark.parametrize("flaw", FOR_THE_APPLICATION)
-async def test_a_flaw_that_only_the_application_can_see_is_in_its_claim(
+async def test_application_level_flaw_is_in_the_claims(
     issuer: OidcSimulator, verifier: TokenVerifier, flaw: TokenFlaw
 ) -> None:
     right = await verifier.verify(issuer.token_for("ana", use="id", nonce="nonce-1"))
@@ -383,24 +387,22 @@ async def test_a_flaw_that_only_the_application_can_see_is_in_its_claim(
     assert wrong.get(claim) != right[claim]
 
 
-def test_every_flaw_is_tried() -> None:
+def test_every_flaw_is_covered() -> None:
     assert set(SEEN_BY_THE_VERIFIER) | set(FOR_THE_APPLICATION) == set(TokenFlaw)
 
 
-async def test_flaws_come_with_the_next_answers(
+async def test_flaws_apply_to_the_next_token_responses(
     issuer: OidcSimulator, browser: Browser, http: Client, verifier: TokenVerifier
 ) -> None:
     issuer.flaws.append(TokenFlaw.WRONG_AUDIENCE)
-    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
+    _, tokens = await exchange(issuer, http, code=await log_in_for_code(issuer, browser))
     with pytest.raises(Unauthenticated, match="unexpected audience"):
         await verifier.verify(tokens["id_token"])
-    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser))
+    _, tokens = await exchange(issuer, http, code=await log_in_for_code(issuer, browser))
     assert (await verifier.verify(tokens["id_token"]))["nonce"] == "nonce-1"
 
 
-async def test_a_fault_lasts_as_often_as_it_was_asked_for(
-    issuer: OidcSimulator, http: Client
-) -> None:
+async def test_fault_applies_the_given_number_of_times(issuer: OidcSimulator, http: Client) -> None:
     issuer.faults.add(InjectedFault(path="/oauth2/token", status=503, times=2))
     statuses = [
         (await http.post(f"{issuer.url}/oauth2/token").build().send()).status for _ in range(3)
@@ -409,9 +411,7 @@ async def test_a_fault_lasts_as_often_as_it_was_asked_for(
     assert issuer.faults.count("/oauth2/token", "POST") == 3
 
 
-async def test_discovery_can_be_down_until_it_is_cleared(
-    issuer: OidcSimulator, http: Client
-) -> None:
+async def test_fault_without_times_lasts_until_cleared(issuer: OidcSimulator, http: Client) -> None:
     address = f"{issuer.issuer}/.well-known/openid-configuration"
     issuer.faults.add(
         InjectedFault(path=f"/{issuer.pool_id}/.well-known/", drop="before", times=None)
@@ -423,17 +423,17 @@ async def test_discovery_can_be_down_until_it_is_cleared(
     assert (await http.get(address).build().send()).status == 200
 
 
-async def test_an_answer_can_be_malformed(issuer: OidcSimulator, http: Client) -> None:
+async def test_response_can_be_malformed(issuer: OidcSimulator, http: Client) -> None:
     issuer.faults.add(InjectedFault(path="/oauth2/token", status=200, body='{"id_token": "ey'))
     response = await http.post(f"{issuer.url}/oauth2/token").build().send()
     with pytest.raises(PyreqwestError):
         await response.json()
 
 
-async def test_an_answer_can_be_late(
+async def test_response_can_be_delayed(
     issuer: OidcSimulator, http: Client, clock: ManualClock
 ) -> None:
-    """By the simulator's clock: it comes when that has moved on, and not before."""
+    """Delays use the simulator's clock."""
     issuer.faults.add(InjectedFault(path="/.well-known/jwks.json", delay=30))
     asking = asyncio.create_task(http.get(f"{issuer.url}/.well-known/jwks.json").build().send())
     await clock.until_sleeping()
@@ -442,28 +442,28 @@ async def test_an_answer_can_be_late(
     assert (await asking).status == 200
 
 
-async def test_an_answer_can_be_lost_after_the_work(
+async def test_response_can_be_dropped_after_processing(
     issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
-    """The code is used up, and the application never hears of its tokens."""
-    code = await code_for(issuer, browser)
+    """The code is used, and the application never receives its tokens."""
+    code = await log_in_for_code(issuer, browser)
     issuer.faults.add(InjectedFault(path="/oauth2/token", drop="after"))
     with pytest.raises(PyreqwestError):
         await exchange(issuer, http, code=code)
     assert await exchange(issuer, http, code=code) == (400, {"error": "invalid_grant"})
 
 
-async def test_an_account_is_deleted_with_the_persons_token(
+async def test_delete_user_with_access_token(
     issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
-    """It works once, and what was granted can no longer be renewed."""
-    _, tokens = await exchange(issuer, http, code=await code_for(issuer, browser, "Eve Ng"))
+    """It works once and revokes refresh tokens."""
+    _, tokens = await exchange(issuer, http, code=await log_in_for_code(issuer, browser, "Eve Ng"))
 
     async def delete() -> tuple[int, Any]:
         asking = http.post(f"{issuer.url}/").header(
             "x-amz-target", "AWSCognitoIdentityProviderService.DeleteUser"
         )
-        return await told(
+        return await status_and_json(
             await asking.body_json({"AccessToken": tokens["access_token"]}).build().send()
         )
 
@@ -475,29 +475,31 @@ async def test_an_account_is_deleted_with_the_persons_token(
     assert (await exchange(issuer, http, **renewing))[0] == 400
 
 
-async def test_an_account_is_deleted_by_an_administrator(
-    issuer: OidcSimulator, http: Client
-) -> None:
+async def test_admin_delete_user(issuer: OidcSimulator, http: Client) -> None:
     eve = issuer.users.find_or_add("Eve Ng")
     target_header = "AWSCognitoIdentityProviderService.AdminDeleteUser"
     answers = []
     for pool in ("other_pool", issuer.pool_id, issuer.pool_id):
         asking = http.post(f"{issuer.url}/").header("x-amz-target", target_header)
         body = {"UserPoolId": pool, "Username": eve.sub}
-        answers.append((await told(await asking.body_json(body).build().send()))[1].get("__type"))
+        answers.append(
+            (await status_and_json(await asking.body_json(body).build().send()))[1].get("__type")
+        )
     assert answers == ["ResourceNotFoundException", None, "UserNotFoundException"]
 
 
-async def test_it_can_be_driven_from_another_process(
+async def test_control_api_covers_every_function(
     issuer: OidcSimulator, browser: Browser, http: Client, verifier: TokenVerifier
 ) -> None:
-    """Everything that tests do with the object, the control API does too."""
+    """The control API offers what the Python object does."""
     url = f"{issuer.url}/_sim"
     _, made = await control(http, f"{url}/tokens", {"sub": "phone-user", "groups": ["admin"]})
     assert (await verifier.verify(made["token"]))["cognito:groups"] == ["admin"]
     assert (await control(http, f"{url}/approval", {"who": "Eve Ng"}))[0] == 204
     assert "code" in query_parameters(
-        target(issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED)))
+        redirect_url(
+            issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
+        )
     )
     assert (await control(http, f"{url}/flaws", {"flaws": ["expired"]}))[0] == 204
     assert issuer.flaws == [TokenFlaw.EXPIRED]
@@ -508,13 +510,13 @@ async def test_it_can_be_driven_from_another_process(
     assert (await http.delete(f"{url}/faults").build().send()).status == 204
     _, rotated = await control(http, f"{url}/keys", {"retire": True})
     assert (await control(http, f"{url}/people", {"name": "Finn"}))[0] == 201
-    _, state = await told(await http.get(f"{url}/state").build().send())
+    _, state = await status_and_json(await http.get(f"{url}/state").build().send())
     assert state["keys"] == [rotated["kid"]]
     assert "Finn" in {person["name"] for person in state["people"]}
 
 
 @pytest.mark.parametrize("body", [{"flaws": ["unheard of"]}, {"flaw": []}, "nothing"])
-async def test_the_control_api_refuses_what_it_does_not_know(
+async def test_control_api_rejects_unknown_fields(
     issuer: OidcSimulator, http: Client, body: Any
 ) -> None:
     status, answer = await control(http, f"{issuer.url}/_sim/flaws", body)
@@ -524,9 +526,11 @@ async def test_the_control_api_refuses_what_it_does_not_know(
 @pytest.mark.parametrize(
     "header", ["Basic !!!", "Basic " + base64.b64encode(b"\xff:\xff").decode(), "Bearer x"]
 )
-async def test_a_broken_authorization_header_is_an_unknown_client(
+async def test_malformed_authorization_header_is_an_invalid_client(
     issuer: OidcSimulator, http: Client, header: str
 ) -> None:
     asking = http.post(f"{issuer.url}/oauth2/token").header("authorization", header)
-    status, answer = await told(await asking.form({"grant_type": "refresh_token"}).build().send())
+    status, answer = await status_and_json(
+        await asking.form({"grant_type": "refresh_token"}).build().send()
+    )
     assert (status, answer["error"]) == (400, "invalid_client")

@@ -1,4 +1,4 @@
-"""Virtual phones on the real backend: follow, start, rotate, swipe away, unfollow, two devices of one person."""
+"""Virtual phones on the real cricket backend, including two devices of one user."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,14 +25,14 @@ from tally.sim.phones.cricket_client import CricketClient
 from tally.sim.phones.follows import Bell
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import LocalPushService
-from tests.sim.stadium import AT_ONCE
+from tests.sim.phone_harness import IMMEDIATE_RETRIES
 
 
 @dataclass
-class Site:
-    """A server with cricket on it, and phones that are read to from here."""
+class CricketSite:
+    """A server with the cricket backend, and phones that receive its pushes."""
 
-    parts: Application
+    application: Application
     apns: ApnsSimulator
     cognito: CognitoSimulator
     client: Client
@@ -48,9 +48,9 @@ class Site:
             device,
             api,
             LocalPushService(self.apns.devices),
-            self.parts.clock,
+            self.application.clock,
             os_version,
-            retry_policy=AT_ONCE,
+            retry_policy=IMMEDIATE_RETRIES,
         )
         self.phones[device] = phone
         return phone
@@ -65,7 +65,7 @@ class Site:
 
     async def match(self, match_id: str) -> str:
         """A live match."""
-        now = self.parts.clock.milliseconds()
+        now = self.application.clock.milliseconds()
         fixture = Fixture(
             match_id=match_id,
             league_id="1",
@@ -79,16 +79,16 @@ class Site:
             updated_at=now,
             live_updated_at=now,
         )
-        await FixtureRepository(self.parts.store).write_batch([fixture])
+        await FixtureRepository(self.application.store).write_batch([fixture])
         return match_id
 
     async def record(self, match_id: str, owner: str, device: str) -> LiveActivity | None:
-        found = LiveActivityRepository(self.parts.store)
-        return await found.get(match_id, owner, device, self.parts.clock.milliseconds())
+        activities = LiveActivityRepository(self.application.store)
+        return await activities.get(match_id, owner, device, self.application.clock.milliseconds())
 
 
 @asynccontextmanager
-async def site(directory: Path) -> AsyncIterator[Site]:
+async def run_site(directory: Path) -> AsyncIterator[CricketSite]:
     clock = SystemClock()
     async with (
         ApnsSimulator(clock).serving() as apns,
@@ -104,88 +104,91 @@ async def site(directory: Path) -> AsyncIterator[Site]:
             ),
             directory / "authority.pem",
         )
-        async with open_application(settings, clock) as parts, serving(build_app(parts)) as url:
-            yield Site(parts, apns, cognito, client, url)
+        async with (
+            open_application(settings, clock) as application,
+            serving(build_app(application)) as url,
+        ):
+            yield CricketSite(application, apns, cognito, client, url)
 
 
 @pytest.fixture(scope="module")
-async def there(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with site(tmp_path_factory.mktemp("site")) as opened:
-        yield opened
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CricketSite]:
+    async with run_site(tmp_path_factory.mktemp("site")) as running:
+        yield running
 
 
-async def test_following_a_live_match_shows_it_on_every_device_of_the_person(there: Site) -> None:
-    """Push-to-start on both, tokens handed in by both, both records active."""
-    match = await there.match("101")
-    phone, tablet = there.phone("ana", "ana-phone"), there.phone("ana", "ana-tablet")
+async def test_following_a_live_match_starts_activities_on_every_device(site: CricketSite) -> None:
+    """Both devices get a push-to-start, register tokens and have active records."""
+    match = await site.match("101")
+    phone, tablet = site.phone("ana", "ana-phone"), site.phone("ana", "ana-tablet")
     app = await phone.launch()
     await tablet.launch()
     assert await app.follows.follow(match, "40")
-    await there.deliver()
+    await site.deliver()
     for device in (phone, tablet):
         activity = device.find_activity(match)
         assert activity is not None
         assert activity.attributes["teamId"] == "40"
-        record = await there.record(match, "ana", device.device_id)
+        record = await site.record(match, "ana", device.device_id)
         assert record is not None
         assert (record.status, record.update_token) == (ActivityStatus.ACTIVE, activity.token)
     assert phone.bell(match) is Bell.FILLED
 
 
-async def test_a_rotated_token_replaces_the_old_one_in_place(there: Site) -> None:
-    match = await there.match("102")
-    phone = there.phone("ben", "ben-phone")
+async def test_rotated_token_replaces_the_old_one(site: CricketSite) -> None:
+    match = await site.match("102")
+    phone = site.phone("ben", "ben-phone")
     app = await phone.launch()
     await app.follows.follow(match)
-    await there.deliver()
+    await site.deliver()
     activity = phone.find_activity(match)
     assert activity is not None
     await phone.activity_kit.rotate_token(activity)
     await phone.wait_idle()
-    record = await there.record(match, "ben", "ben-phone")
+    record = await site.record(match, "ben", "ben-phone")
     assert record is not None
     assert (record.status, record.update_token) == (ActivityStatus.ACTIVE, activity.token)
 
 
-async def test_an_unfollow_takes_the_match_off_the_other_device_too(there: Site) -> None:
-    match = await there.match("103")
-    phone, tablet = there.phone("cem", "cem-phone"), there.phone("cem", "cem-tablet")
+async def test_unfollow_ends_the_activity_on_the_other_device(site: CricketSite) -> None:
+    match = await site.match("103")
+    phone, tablet = site.phone("cem", "cem-phone"), site.phone("cem", "cem-tablet")
     app = await phone.launch()
     await tablet.launch()
     await app.follows.follow(match)
-    await there.deliver()
+    await site.deliver()
     assert tablet.find_activity(match) is not None
     await app.follows.unfollow(match)
-    await there.deliver()
+    await site.deliver()
     for device in (phone, tablet):
         assert device.find_activity(match) is None
-        record = await there.record(match, "cem", device.device_id)
+        record = await site.record(match, "cem", device.device_id)
         assert record is not None
         assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_UNFOLLOW)
     await tablet.launch()
     assert tablet.bell(match) is Bell.OUTLINE
 
 
-async def test_swiping_away_ends_and_unfollows(there: Site) -> None:
-    match = await there.match("104")
-    phone = there.phone("dev", "dev-phone")
+async def test_dismissal_ends_and_unfollows(site: CricketSite) -> None:
+    match = await site.match("104")
+    phone = site.phone("dev", "dev-phone")
     app = await phone.launch()
     await app.follows.follow(match)
-    await there.deliver()
+    await site.deliver()
     await phone.swipe_away(match)
     await phone.wait_idle()
-    record = await there.record(match, "dev", "dev-phone")
+    record = await site.record(match, "dev", "dev-phone")
     assert record is not None
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.USER_DISMISSED)
     assert (await phone.api.follows(), phone.bell(match)) == ({}, Bell.OUTLINE)
 
 
-async def test_an_offline_unfollow_reaches_the_server_at_the_next_launch(there: Site) -> None:
-    match = await there.match("105")
-    phone = there.phone("eva", "eva-phone")
+async def test_offline_unfollow_reaches_the_server_at_the_next_launch(site: CricketSite) -> None:
+    match = await site.match("105")
+    phone = site.phone("eva", "eva-phone")
     app = await phone.launch()
     await app.follows.follow(match)
-    await there.deliver()
+    await site.deliver()
     await phone.set_online(is_online=False)
     await app.follows.unfollow(match)
     phone.quit()
@@ -195,18 +198,18 @@ async def test_an_offline_unfollow_reaches_the_server_at_the_next_launch(there: 
     assert await phone.api.follows() == {}
 
 
-async def test_a_phone_that_starts_its_activity_itself_is_registered_the_same_way(
-    there: Site,
+async def test_app_started_activity_is_registered(
+    site: CricketSite,
 ) -> None:
-    """An older iOS: the follow's answer is what it shows at once."""
-    match = await there.match("106")
-    phone = there.phone("fay", "fay-phone", os_version="17.0")
+    """An older iOS shows the display state of the follow response."""
+    match = await site.match("106")
+    phone = site.phone("fay", "fay-phone", os_version="17.0")
     app = await phone.launch()
     await app.follows.follow(match)
     await phone.wait_idle()
     activity = phone.find_activity(match)
     assert activity is not None
     assert (activity.state, activity.is_push_started) == (ActivityState.ACTIVE, False)
-    record = await there.record(match, "fay", "fay-phone")
+    record = await site.record(match, "fay", "fay-phone")
     assert record is not None
     assert (record.status, record.update_token) == (ActivityStatus.ACTIVE, activity.token)

@@ -1,4 +1,4 @@
-"""SportMonks' API as it is simulated: on a real socket, with its refusals and limits, and wrong whenever it shall be."""
+"""The SportMonks simulator on a real socket: API, errors, limits, mistakes and faults."""
 
 import random
 from collections.abc import AsyncIterator
@@ -23,8 +23,8 @@ from tally.sim.sportmonks.simulator import SportMonksSimulator
 LIVESCORES = "/api/v2.0/livescores"
 
 
-class Site:
-    """A simulator with one match, and a client that has its token."""
+class SportMonksSite:
+    """A simulator with one match and an authenticated client."""
 
     def __init__(self, sportmonks: SportMonksSimulator, clock: ManualClock, client: Client) -> None:
         self.sportmonks = sportmonks
@@ -46,18 +46,18 @@ class Site:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Site]:
+async def run_site() -> AsyncIterator[SportMonksSite]:
     clock = ManualClock()
     async with (
         SportMonksSimulator(clock).serving() as sportmonks,
         ClientBuilder().build() as client,
     ):
-        yield Site(sportmonks, clock, client)
+        yield SportMonksSite(sportmonks, clock, client)
 
 
-async def test_a_match_goes_from_not_started_to_finished() -> None:
-    """It is listed from the toss until coverage ends, and its status says where it stands."""
-    async with opened() as site:
+async def test_match_goes_from_not_started_to_finished() -> None:
+    """It is listed from the toss until coverage ends."""
+    async with run_site() as site:
         assert await site.data("/livescores") == []
         (fixture,) = await site.data("/fixtures")
         assert (fixture["status"], fixture["toss_won_team_id"]) == ("NS", None)
@@ -80,19 +80,21 @@ async def test_a_match_goes_from_not_started_to_finished() -> None:
         assert (fixture["status"], fixture["note"]) == ("Finished", "Harbour Herons won by 11 runs")
 
 
-async def test_only_what_is_asked_for_is_included() -> None:
-    async with opened() as site:
+async def test_only_requested_relations_are_included() -> None:
+    async with run_site() as site:
         site.match.deliver(8)
         path = f"/fixtures/{BUNDLED_MATCH_ID}"
         plain = await site.data(path)
         assert {"runs", "balls", "batting", "localteam"} & plain.keys() == set()
-        told = await site.data(path, {"include": "runs,batting.batsman,bowling,balls,localteam"})
-        assert told["runs"][0]["score"] > 0
-        assert told["localteam"]["name"] == "Harbour Herons"
-        assert told["batting"][0]["batsman"]["fullname"] == "O Brightwater"
-        assert "result" not in told["batting"][0]
-        assert "bowler" not in told["bowling"][0]
-        assert {"batsman", "bowler", "score"} <= told["balls"][0].keys()
+        reported_balls = await site.data(
+            path, {"include": "runs,batting.batsman,bowling,balls,localteam"}
+        )
+        assert reported_balls["runs"][0]["score"] > 0
+        assert reported_balls["localteam"]["name"] == "Harbour Herons"
+        assert reported_balls["batting"][0]["batsman"]["fullname"] == "O Brightwater"
+        assert "result" not in reported_balls["batting"][0]
+        assert "bowler" not in reported_balls["bowling"][0]
+        assert {"batsman", "bowler", "score"} <= reported_balls["balls"][0].keys()
         few = await site.data(
             path, {"fields[fixtures]": "id,status", "include": "runs", "fields[runs]": "score"}
         )
@@ -104,8 +106,8 @@ async def test_only_what_is_asked_for_is_included() -> None:
     "parameters",
     [{"include": "weather"}, {"include": "batting.captain"}, {"filter[colour]": "red"}],
 )
-async def test_what_is_not_offered_is_refused(parameters: dict[str, str]) -> None:
-    async with opened() as site:
+async def test_unsupported_parameters_are_rejected(parameters: dict[str, str]) -> None:
+    async with run_site() as site:
         response = (
             await site.client.get(f"{site.sportmonks.api}/fixtures")
             .query({"api_token": API_TOKEN} | parameters)
@@ -117,8 +119,8 @@ async def test_what_is_not_offered_is_refused(parameters: dict[str, str]) -> Non
         assert "not allowed" in body["message"]["message"]
 
 
-async def test_fixtures_come_in_pages_filtered_and_sorted() -> None:
-    async with opened() as site:
+async def test_fixtures_are_paged_filtered_and_sorted() -> None:
+    async with run_site() as site:
         made = site.sportmonks.schedule(250, league_name="Long League", apart=86_400)
         league = site.sportmonks.scheduled[made[0]]["league_id"]
         query = {"filter[league_id]": str(league), "sort": "-starting_at", "page": "3"}
@@ -144,8 +146,8 @@ async def test_fixtures_come_in_pages_filtered_and_sorted() -> None:
         assert await site.data("/fixtures", {"filter[status]": "Finished"}) == []
 
 
-async def test_leagues_teams_seasons_and_squads_follow_from_the_matches() -> None:
-    async with opened() as site:
+async def test_leagues_teams_seasons_and_squads_derive_from_matches() -> None:
+    async with run_site() as site:
         site.match.step()
         (league,) = await site.data("/leagues")
         assert (league["name"], league["code"]) == ("Lantern League", "LL")
@@ -163,8 +165,8 @@ async def test_leagues_teams_seasons_and_squads_follow_from_the_matches() -> Non
         assert "Catch Out" in {score["name"] for score in await site.data("/scores")}
 
 
-async def test_who_has_no_token_is_refused() -> None:
-    async with opened() as site:
+async def test_missing_and_wrong_tokens_are_rejected() -> None:
+    async with run_site() as site:
         answers = []
         for query in ({}, {"api_token": "wrong"}):
             response = (
@@ -184,8 +186,8 @@ async def test_who_has_no_token_is_refused() -> None:
         assert (response.status, (await response.json())["status"]) == (404, "error")
 
 
-async def test_the_limit_counts_by_resource_and_for_an_hour() -> None:
-    async with opened() as site:
+async def test_rate_limit_is_per_resource_and_hour() -> None:
+    async with run_site() as site:
         site.sportmonks.limits.hourly = 2
         request = {"api_token": API_TOKEN}
 
@@ -203,9 +205,9 @@ async def test_the_limit_counts_by_resource_and_for_an_hour() -> None:
         assert await ask("/livescores") == (200, None)
 
 
-async def test_a_match_at_a_speed_follows_the_clock() -> None:
-    """At 60, half an hour before the start passes in thirty seconds, and a ball takes about a second."""
-    async with opened() as site:
+async def test_playback_speed_follows_the_clock() -> None:
+    """At 60, half an hour passes in 30 seconds, and a ball takes about a second."""
+    async with run_site() as site:
         fast = site.sportmonks.add(bundled_match(7), speed=60)
         await site.clock.advance(1)
         assert fast.progress.is_tossed
@@ -223,9 +225,9 @@ async def test_a_match_at_a_speed_follows_the_clock() -> None:
         assert fast.progress.is_over
 
 
-async def test_a_match_can_move_with_every_look() -> None:
-    """The result is never passed over, and is seen for a while."""
-    async with opened() as site:
+async def test_playback_can_advance_per_poll() -> None:
+    """The result is never skipped and is shown for some polls."""
+    async with run_site() as site:
         site.match.per_poll = 10
         seen: list[list[str]] = []
         while not seen or seen[-1]:
@@ -244,8 +246,8 @@ async def test_a_match_can_move_with_every_look() -> None:
         ("bad_ball", "balls"),
     ],
 )
-async def test_a_match_can_be_unreadable_among_good_ones(garble: Garble, path: str) -> None:
-    async with opened() as site:
+async def test_fixture_can_be_garbled_among_valid_ones(garble: Garble, path: str) -> None:
+    async with run_site() as site:
         other = site.sportmonks.add(bundled_match(7))
         site.match.deliver(1)
         other.deliver(1)
@@ -256,13 +258,13 @@ async def test_a_match_can_be_unreadable_among_good_ones(garble: Garble, path: s
         assert good[1][path] != bad[1][path]
 
 
-async def test_mistakes_are_put_right() -> None:
-    """A ball is told wrongly under its own id, comes late, or comes twice; the totals are those of what was told."""
-    async with opened() as site:
+async def test_mistakes_are_corrected() -> None:
+    """A ball is misreported, late or duplicated; totals match the reported balls."""
+    async with run_site() as site:
         site.match.mistakes = Mistakes(
             wrong={1: Misreport("dot", until=2)}, late={3: 1}, twice=frozenset({0})
         )
-        fixtures = [told(site.match) for _ in range(6)]
+        fixtures = [reported_balls(site.match) for _ in range(6)]
         assert [[ball["score"]["name"] for ball in fixture["balls"]] for fixture in fixtures] == [
             ["No Run", "No Run"],
             ["No Run", "No Run", "No Run"],
@@ -278,12 +280,12 @@ async def test_mistakes_are_put_right() -> None:
         assert fixtures[3]["balls"][2]["updated_at"] > fixtures[2]["balls"][2]["updated_at"]
 
 
-def told(match: MatchPlayback) -> dict[str, Any]:
+def reported_balls(match: MatchPlayback) -> dict[str, Any]:
     match.deliver()
     return match.fixture()
 
 
-def test_drawn_mistakes_are_gone_when_the_match_is_over() -> None:
+def test_random_mistakes_are_corrected_at_the_end() -> None:
     match = MatchPlayback(bundled_match(), ManualClock())
     right = MatchPlayback(bundled_match(), ManualClock())
     match.mistakes = random_mistakes(
@@ -302,9 +304,9 @@ def test_drawn_mistakes_are_gone_when_the_match_is_over() -> None:
     }
 
 
-async def test_a_poll_can_be_behind() -> None:
-    """An answer out of an old cache, once, and then the present again."""
-    async with opened() as site:
+async def test_poll_can_be_stale() -> None:
+    """One stale response, then the current state."""
+    async with run_site() as site:
         site.match.deliver(10)
         site.match.lags.extend([0, 4])
         polls = [
@@ -314,9 +316,9 @@ async def test_a_poll_can_be_behind() -> None:
         assert polls == [10, 6, 10]
 
 
-async def test_it_is_driven_from_another_process() -> None:
-    """Everything that the objects do, the control API does too."""
-    async with opened() as site:
+async def test_control_api_covers_every_function() -> None:
+    """The control API offers what the Python object does."""
+    async with run_site() as site:
         status, described = await site.control(
             "POST", f"/matches/{BUNDLED_MATCH_ID}/step", {"deliveries": 3}
         )
@@ -375,14 +377,14 @@ async def test_it_is_driven_from_another_process() -> None:
         ("/limits", {}),
     ],
 )
-async def test_nonsense_to_the_control_api_is_refused(path: str, body: Any) -> None:
-    async with opened() as site:
+async def test_control_api_rejects_invalid_bodies(path: str, body: Any) -> None:
+    async with run_site() as site:
         status, _ = await site.control("POST", path, body)
         assert status == 400
 
 
-async def test_faults_hit_the_api_and_not_its_control() -> None:
-    async with opened() as site:
+async def test_faults_do_not_apply_to_the_control_api() -> None:
+    async with run_site() as site:
         site.sportmonks.faults.add(InjectedFault(path="/", status=503, times=None))
         response = (
             await site.client.get(f"{site.sportmonks.api}/livescores")
@@ -395,8 +397,8 @@ async def test_faults_hit_the_api_and_not_its_control() -> None:
         assert site.sportmonks.faults.count(LIVESCORES) == 1
 
 
-async def test_cognito_has_a_client_for_phones_and_a_group_for_operators() -> None:
-    """Its tokens hold for whoever reads its keys."""
+async def test_cognito_has_a_public_client_and_an_admin_group() -> None:
+    """Its tokens verify against its JWKS."""
     clock = ManualClock()
     async with CognitoSimulator(clock).serving() as cognito, ClientBuilder().build() as client:
         keys = KeySet(http_key_fetcher(client, f"{cognito.issuer}/.well-known/jwks.json"), clock)

@@ -1,4 +1,4 @@
-"""Match files of every kind are read and scored: what they come to is what the game says."""
+"""Match files of every kind are parsed and scored according to the laws of cricket."""
 
 from typing import Any
 
@@ -12,11 +12,19 @@ from tally.sim.sportmonks.cricsheet import InvalidMatchFile, bundled_match, read
 from tally.sim.sportmonks.match import Match
 from tally.sim.sportmonks.playback import MatchPlayback
 from tests.recorded import NAMES, expected, recorded
-from tests.sim.sportmonks_files import AWAY, HOME, delivery, document, documents, innings, match_of
+from tests.sim.match_files import (
+    AWAY,
+    HOME,
+    build_match,
+    delivery,
+    documents,
+    innings,
+    match_document,
+)
 
 
-def told(match: Match) -> dict[str, Any]:
-    """The fixture once the match is over."""
+def final_fixture(match: Match) -> dict[str, Any]:
+    """The fixture of a finished match."""
     broadcast = MatchPlayback(match, ManualClock())
     broadcast.finish()
     return broadcast.fixture()
@@ -33,9 +41,9 @@ def rows(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_match_ends_in_its_scorecards(name: str) -> None:
-    """Totals, batters and bowlers of every innings are those that others have worked out."""
-    fixture, wanted = told(recorded(name)), expected(name)
+def test_recorded_match_has_the_published_scorecards(name: str) -> None:
+    """Totals, batters and bowlers of every innings match independent scorecards."""
+    fixture, wanted = final_fixture(recorded(name)), expected(name)
     assert fixture["note"] == wanted["result"]
     for run, card in zip(fixture["runs"], wanted["innings"], strict=True):
         assert (run["score"], run["wickets"], float(run["overs"])) == (
@@ -72,31 +80,31 @@ def test_a_recorded_match_ends_in_its_scorecards(name: str) -> None:
 
 
 def test_super_overs_are_innings_five_and_six() -> None:
-    fixture = told(recorded("1082625"))
+    fixture = final_fixture(recorded("1082625"))
     assert [run["inning"] for run in fixture["runs"]] == [1, 2, 5, 6]
     assert fixture["super_over"]
     assert {ball["scoreboard"] for ball in fixture["balls"]} == {"S1", "S2", "S5", "S6"}
 
 
-def test_a_second_super_over_follows_the_first() -> None:
+def test_second_super_over_is_innings_seven_and_eight() -> None:
     ball = [delivery(1)]
-    match = match_of(
+    match = build_match(
         *(
             innings(team, ball, super_over=number > 1)
             for number, team in enumerate([HOME, AWAY, AWAY, HOME, HOME, AWAY])
         )
     )
-    assert [run["inning"] for run in told(match)["runs"]] == [1, 2, 5, 6, 7, 8]
+    assert [run["inning"] for run in final_fixture(match)["runs"]] == [1, 2, 5, 6, 7, 8]
 
 
-def test_rain_leaves_a_target_in_fewer_overs() -> None:
-    fixture = told(recorded("1370353"))
+def test_rain_revises_target_and_overs() -> None:
+    fixture = final_fixture(recorded("1370353"))
     assert (fixture["rpc_target"], fixture["rpc_overs"]) == ("171", "15")
     assert fixture["localteam_dl_data"] == {"score": 170, "overs": "15", "wickets_out": None}
 
 
-def test_a_match_without_a_result_is_abandoned() -> None:
-    fixture = told(recorded("1359519"))
+def test_match_without_result_is_abandoned() -> None:
+    fixture = final_fixture(recorded("1359519"))
     assert (fixture["status"], fixture["draw_noresult"], fixture["winner_team_id"]) == (
         "Aban.",
         "noresult",
@@ -104,42 +112,44 @@ def test_a_match_without_a_result_is_abandoned() -> None:
     )
 
 
-def test_an_over_that_was_miscounted_is_one_of_the_bowlers() -> None:
-    """Five legal balls, and the next over begins: the umpires have called it."""
+def test_miscounted_over_counts_for_the_bowler() -> None:
+    """After five legal balls the next over begins."""
     short = [delivery(bowler="Y Player")] * 5
-    match = match_of(innings(HOME, short, [delivery(1)]))
-    assert rows(told(match), "bowling", 1, "overs", "medians") == [(1, 1), (0.1, 0)]
+    match = build_match(innings(HOME, short, [delivery(1)]))
+    assert rows(final_fixture(match), "bowling", 1, "overs", "medians") == [(1, 1), (0.1, 0)]
 
 
-def test_an_over_of_seven_is_still_one() -> None:
-    match = match_of(innings(HOME, [delivery()] * 7, [delivery(bowler="Y Player")]))
-    fixture = told(match)
+def test_over_of_seven_balls_counts_once() -> None:
+    match = build_match(innings(HOME, [delivery()] * 7, [delivery(bowler="Y Player")]))
+    fixture = final_fixture(match)
     assert rows(fixture, "bowling", 1, "overs", "medians") == [(1, 1), (0.1, 0)]
     assert [ball["ball"] for ball in fixture["balls"]] == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 1.1]
 
 
-def test_an_over_that_two_bowlers_share_is_nobodys_maiden() -> None:
-    match = match_of(
+def test_shared_over_is_no_maiden() -> None:
+    match = build_match(
         innings(HOME, [*[delivery(bowler="Y Player")] * 2, *[delivery()] * 4], [delivery()])
     )
-    assert rows(told(match), "bowling", 1, "overs", "medians") == [(0.2, 0), (0.5, 0)]
+    assert rows(final_fixture(match), "bowling", 1, "overs", "medians") == [(0.2, 0), (0.5, 0)]
 
 
-def test_byes_do_not_spoil_a_maiden_and_wides_do() -> None:
+def test_byes_keep_a_maiden_and_wides_do_not() -> None:
     quiet = [
         delivery(),
         *[delivery(extras={"byes": 1})] * 2,
         *[delivery(extras={"legbyes": 4})] * 3,
     ]
     wide = [delivery(extras={"wides": 1}, bowler="Y Player"), *[delivery(bowler="Y Player")] * 6]
-    assert rows(told(match_of(innings(HOME, quiet, wide))), "bowling", 1, "medians", "runs") == [
+    assert rows(
+        final_fixture(build_match(innings(HOME, quiet, wide))), "bowling", 1, "medians", "runs"
+    ) == [
         (1, 0),
         (0, 1),
     ]
 
 
-def test_a_wide_repeats_the_number_of_the_ball_and_is_not_faced() -> None:
-    match = match_of(
+def test_wide_repeats_the_ball_number_and_is_not_faced() -> None:
+    match = build_match(
         innings(
             HOME,
             [
@@ -150,32 +160,34 @@ def test_a_wide_repeats_the_number_of_the_ball_and_is_not_faced() -> None:
             ],
         )
     )
-    fixture = told(match)
+    fixture = final_fixture(match)
     assert [ball["ball"] for ball in fixture["balls"]] == [0.1, 0.1, 0.2, 0.2]
     assert rows(fixture, "batting", 1, "score", "ball") == [(5, 3), (0, 0)]
 
 
-def test_who_retires_hurt_may_come_back() -> None:
+def test_batter_retired_hurt_may_resume() -> None:
     hurt = delivery(wickets=[{"kind": "retired hurt", "player_out": "A Player"}])
-    away = match_of(innings(HOME, [delivery(1), hurt, delivery(batter="C Player")]))
-    assert [row["result"]["name"] for row in told(away)["batting"]] == [
+    away = build_match(innings(HOME, [delivery(1), hurt, delivery(batter="C Player")]))
+    assert [row["result"]["name"] for row in final_fixture(away)["batting"]] == [
         "Retired Hurt",
         "Not Out",
         "Not Out",
     ]
-    assert told(away)["runs"][0]["wickets"] == 0
-    back = match_of(innings(HOME, [delivery(1), hurt, delivery(batter="C Player"), delivery(2)]))
-    assert rows(told(back), "batting", 1, "score") == [(3,), (0,), (0,)]
-    assert [row["result"]["name"] for row in told(back)["batting"]] == ["Not Out"] * 3
+    assert final_fixture(away)["runs"][0]["wickets"] == 0
+    back = build_match(innings(HOME, [delivery(1), hurt, delivery(batter="C Player"), delivery(2)]))
+    assert rows(final_fixture(back), "batting", 1, "score") == [(3,), (0,), (0,)]
+    assert [row["result"]["name"] for row in final_fixture(back)["batting"]] == ["Not Out"] * 3
 
 
-def test_two_wickets_with_one_ball_are_two_rows() -> None:
-    """The second fell without a ball: it has the same number, and is none of the over's."""
+def test_two_dismissals_on_one_ball_are_two_rows() -> None:
+    """The second has the same ball number and does not count as a ball."""
     both = [
         {"kind": "caught", "player_out": "A Player"},
         {"kind": "timed out", "player_out": "C Player"},
     ]
-    fixture = told(match_of(innings(HOME, [delivery(wickets=both), delivery(batter="D Player")])))
+    fixture = final_fixture(
+        build_match(innings(HOME, [delivery(wickets=both), delivery(batter="D Player")]))
+    )
     assert [
         (ball["ball"], ball["score"]["name"], ball["score"]["ball"]) for ball in fixture["balls"]
     ] == [
@@ -188,8 +200,8 @@ def test_two_wickets_with_one_ball_are_two_rows() -> None:
     assert ids == sorted(set(ids))
 
 
-def test_penalty_runs_before_and_after_count_for_the_side() -> None:
-    match = match_of(innings(HOME, [delivery(2)], penalty_runs={"pre": 5, "post": 10}))
+def test_penalty_runs_before_and_after_an_innings_count() -> None:
+    match = build_match(innings(HOME, [delivery(2)], penalty_runs={"pre": 5, "post": 10}))
     broadcast = MatchPlayback(match, ManualClock())
     broadcast.deliver()
     assert broadcast.fixture()["runs"][0]["score"] == 7
@@ -198,7 +210,7 @@ def test_penalty_runs_before_and_after_count_for_the_side() -> None:
     assert broadcast.fixture()["scoreboards"][0]["penalty"] == 15
 
 
-def test_a_test_match_has_four_innings_one_of_them_after_a_follow_on() -> None:
+def test_test_match_with_follow_on_has_four_innings() -> None:
     ball = [delivery(1)]
     played = [
         innings(HOME, ball, declared=True),
@@ -206,7 +218,9 @@ def test_a_test_match_has_four_innings_one_of_them_after_a_follow_on() -> None:
         innings(AWAY, ball),
         innings(HOME, forfeited=True),
     ]
-    fixture = told(match_of(*played, match_type="Test", overs=None, outcome={"result": "draw"}))
+    fixture = final_fixture(
+        build_match(*played, match_type="Test", overs=None, outcome={"result": "draw"})
+    )
     assert [run["inning"] for run in fixture["runs"]] == [1, 2, 3, 4]
     assert (fixture["follow_on"], fixture["type"], fixture["draw_noresult"], fixture["note"]) == (
         True,
@@ -230,12 +244,12 @@ def test_a_test_match_has_four_innings_one_of_them_after_a_follow_on() -> None:
         ({}, "Match ended"),
     ],
 )
-def test_every_outcome_has_its_sentence(outcome: dict[str, Any], note: str) -> None:
-    assert told(match_of(innings(HOME, [delivery()]), outcome=outcome))["note"] == note
+def test_every_outcome_has_a_note(outcome: dict[str, Any], note: str) -> None:
+    assert final_fixture(build_match(innings(HOME, [delivery()]), outcome=outcome))["note"] == note
 
 
-def test_the_older_layout_is_read_too() -> None:
-    """Innings and deliveries as maps with one name, and a batter who is a batsman."""
+def test_older_file_layout_is_supported() -> None:
+    """Innings and deliveries are maps with one key, and the batter is `batsman`."""
     ball = {
         "batsman": "A",
         "bowler": "X",
@@ -247,7 +261,7 @@ def test_the_older_layout_is_read_too() -> None:
         "wicket": {"kind": "bowled", "player_out": "A"},
     }
     older = {"1st innings": {"team": HOME, "deliveries": [{"0.1": ball}, {"0.2": out}]}}
-    (run,) = told(match_of(older))["runs"]
+    (run,) = final_fixture(build_match(older))["runs"]
     assert (run["score"], run["wickets"], run["overs"]) == (4, 1, 0.2)
 
 
@@ -255,15 +269,15 @@ def test_the_older_layout_is_read_too() -> None:
     "content",
     [b"", b"[]", b"{", b"\xff", b'{"info": {"teams": ["A"]}}', b'{"info": {"teams": ["A", "A"]}}'],
 )
-def test_what_is_no_match_is_refused(content: bytes) -> None:
+def test_file_without_a_match_is_rejected(content: bytes) -> None:
     with pytest.raises(InvalidMatchFile):
         read_match(content)
 
 
 @given(documents)
 @settings(max_examples=40)
-def test_any_file_can_be_told_at_any_moment(made: dict[str, Any]) -> None:
-    """Totals are those of the balls, wickets those of the batters, and ids rise."""
+def test_any_file_renders_at_any_step(made: dict[str, Any]) -> None:
+    """Totals match the balls, wickets match the batters, and ids increase."""
     match = read_match(msgspec.json.encode(made))
     broadcast = MatchPlayback(match, ManualClock())
     while broadcast.position < len(broadcast.steps):
@@ -299,33 +313,33 @@ json_values = st.recursive(
 
 @given(documents, st.data())
 @settings(max_examples=40)
-def test_a_file_with_nonsense_in_it_is_told_or_refused(
+def test_file_with_arbitrary_values_renders_or_is_rejected(
     made: dict[str, Any], data: st.DataObject
 ) -> None:
-    """Whatever stands in whichever place, there is a fixture or a NotAMatch, and nothing else."""
+    """Any value in any place gives a fixture or InvalidMatchFile."""
     made = msgspec.json.decode(
         msgspec.json.encode(made)
     )  # a copy: parts of it are drawn again for the next example
-    places = _places(made)
+    places = _paths(made)
     holder, key = places[data.draw(st.integers(0, len(places) - 1))]
     holder[key] = data.draw(json_values)
     try:
         match = read_match(msgspec.json.encode(made))
     except InvalidMatchFile:
         return
-    assert told(match)["resource"] == "fixtures"
+    assert final_fixture(match)["resource"] == "fixtures"
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def _paths(value: Any) -> list[tuple[Any, Any]]:
     if not isinstance(value, (dict, list)):
         return []
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    return [place for key, inner in items for place in [(value, key), *_places(inner)]]
+    return [place for key, inner in items for place in [(value, key), *_paths(inner)]]
 
 
-def test_the_match_that_comes_along_has_something_of_everything() -> None:
+def test_bundled_match_covers_many_events() -> None:
     match = bundled_match()
-    fixture = told(match)
+    fixture = final_fixture(match)
     assert fixture["note"] == "Harbour Herons won by 11 runs"
     assert [(run["score"], run["wickets"], run["overs"]) for run in fixture["runs"]] == [
         (115, 6, 8),
@@ -346,4 +360,4 @@ def test_the_match_that_comes_along_has_something_of_everything() -> None:
         "Stump Out",
         "Run Out",
     } <= named
-    assert document(innings(HOME))["info"]["teams"] == [HOME, AWAY]
+    assert match_document(innings(HOME))["info"]["teams"] == [HOME, AWAY]

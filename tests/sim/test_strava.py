@@ -1,4 +1,4 @@
-"""The simulated Strava grants, limits and tells as the real one does, and goes wrong when it is told to."""
+"""The Strava simulator grants, limits and sends events like Strava, and fails on request."""
 
 import asyncio
 import random
@@ -20,8 +20,8 @@ from tally.sim.strava.model import StravaAthlete
 from tally.sim.strava.rate_limits import RateLimit
 from tally.sim.strava.simulator import StravaSimulator
 from tally.sim.strava.snapshot import dump_snapshot, load_snapshot
-from tests.sim.answers import target, told
-from tests.sim.receiver import VERIFY_TOKEN, Receiver
+from tests.sim.responses import redirect_url, status_and_json
+from tests.sim.webhook_receiver import VERIFY_TOKEN, WebhookReceiver
 
 CALLBACK = "http://127.0.0.1:9/strava/callback"
 APPLICATION = {"client_id": "54321", "client_secret": "made-up-strava-secret"}
@@ -60,22 +60,24 @@ def ana(strava: StravaSimulator) -> StravaAthlete:
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    async with Receiver().serving() as receiver:
+async def receiver() -> AsyncIterator[WebhookReceiver]:
+    async with WebhookReceiver().serving() as receiver:
         yield receiver
-        receiver.answering.set()
+        receiver.responding.set()
 
 
 @pytest.fixture
-async def subscribed(strava: StravaSimulator, receiver: Receiver, ana: StravaAthlete) -> Receiver:
-    """Events go to the receiver, and Ana lets the application read everything."""
+async def subscribed(
+    strava: StravaSimulator, receiver: WebhookReceiver, ana: StravaAthlete
+) -> WebhookReceiver:
+    """Events go to the receiver, and Ana authorizes reading everything."""
     await strava.webhooks.subscribe(receiver.url, VERIFY_TOKEN)
     strava.authorizations.grant(ana.id, ALL)
     return receiver
 
 
 async def token(strava: StravaSimulator, http: Client, **sent: str) -> tuple[int, Any]:
-    return await told(
+    return await status_and_json(
         await http.post(f"{strava.url}/oauth/token").form(APPLICATION | sent).build().send()
     )
 
@@ -101,7 +103,7 @@ async def control(
     return await http.request(method, f"{strava.url}/_sim/{path}").body_json(body).build().send()
 
 
-def fault_of(answer: Any) -> tuple[str, str, str]:
+def error_fields(answer: Any) -> tuple[str, str, str]:
     (error,) = answer["errors"]
     return error["resource"], error["field"], error["code"]
 
@@ -109,16 +111,18 @@ def fault_of(answer: Any) -> tuple[str, str, str]:
 # Consent
 
 
-async def test_an_athlete_lets_the_application_in_by_the_page(
+async def test_athlete_authorizes_through_the_page(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
-    """And comes back with the state, a code, and what was really granted."""
+    """The redirect has the state, a code and the granted scopes."""
     browser = Browser(http)
     page = await (await browser.get(with_query(f"{strava.url}/oauth/authorize", ASKED))).text()
     assert "Ana Silva" in page
     assert 'name="grant:activity:read_all" checked>' in page
     ticked = {"athlete": str(ana.id), "grant:activity:read_all": "on"}
-    back = target(strava.url, await browser.submit(f"{strava.url}/oauth/authorize", ASKED | ticked))
+    back = redirect_url(
+        strava.url, await browser.submit(f"{strava.url}/oauth/authorize", ASKED | ticked)
+    )
     assert back.startswith(CALLBACK)
     assert (query_parameters(back)["state"], query_parameters(back)["scope"]) == (
         "state-1",
@@ -130,36 +134,36 @@ async def test_an_athlete_lets_the_application_in_by_the_page(
     assert (status, tokens["athlete"]["id"], tokens["expires_in"]) == (200, ana.id, 6 * 3600)
 
 
-async def test_an_athlete_may_grant_less(
+async def test_athlete_may_grant_fewer_scopes(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     response = await Browser(http).submit(
         f"{strava.url}/oauth/authorize", ASKED | {"athlete": str(ana.id)}
     )
-    assert query_parameters(target(strava.url, response))["scope"] == "read"
+    assert query_parameters(redirect_url(strava.url, response))["scope"] == "read"
 
 
-async def test_an_athlete_may_refuse(
-    strava: StravaSimulator, http: Client, ana: StravaAthlete
-) -> None:
+async def test_athlete_may_deny(strava: StravaSimulator, http: Client, ana: StravaAthlete) -> None:
     sent = ASKED | {"athlete": str(ana.id), "deny": "yes"}
     back = query_parameters(
-        target(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
+        redirect_url(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
     )
     assert back == {"state": "state-1", "error": "access_denied"}
 
 
-async def test_a_stranger_becomes_an_athlete(strava: StravaSimulator, http: Client) -> None:
+async def test_new_athlete_can_be_created_on_the_page(
+    strava: StravaSimulator, http: Client
+) -> None:
     sent = ASKED | {"name": "Eve Ng"}
     back = query_parameters(
-        target(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
+        redirect_url(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
     )
     _, tokens = await token(strava, http, grant_type="authorization_code", code=back["code"])
     assert (tokens["athlete"]["firstname"], tokens["athlete"]["lastname"]) == ("Eve", "Ng")
 
 
 @pytest.mark.parametrize("chosen", ["", "7", "nobody", "²"])
-async def test_the_page_comes_back_for_nobody(
+async def test_page_is_shown_again_without_an_athlete(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, chosen: str
 ) -> None:
     response = await Browser(http).submit(
@@ -177,12 +181,12 @@ async def test_the_page_comes_back_for_nobody(
         (Consent(100_001, denied=True), None),
     ],
 )
-async def test_consent_can_be_given_without_anybody(
+async def test_consent_can_be_automatic(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, consent: Consent, answer: str | None
 ) -> None:
     strava.auto_approve = consent
     response = await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED))
-    assert query_parameters(target(strava.url, response)).get("scope") == answer
+    assert query_parameters(redirect_url(strava.url, response)).get("scope") == answer
 
 
 @pytest.mark.parametrize(
@@ -195,39 +199,41 @@ async def test_consent_can_be_given_without_anybody(
         ({"scope": "everything"}, "scope"),
     ],
 )
-async def test_an_application_that_asks_wrongly_is_refused(
+async def test_invalid_authorization_request_is_rejected(
     strava: StravaSimulator, http: Client, changed: dict[str, str], field: str
 ) -> None:
-    status, answer = await told(
+    status, answer = await status_and_json(
         await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed))
     )
-    assert (status, fault_of(answer)[1:]) == (400, (field, "invalid"))
+    assert (status, error_fields(answer)[1:]) == (400, (field, "invalid"))
 
 
 # Tokens
 
 
-async def test_a_code_works_once(strava: StravaSimulator, http: Client, ana: StravaAthlete) -> None:
+async def test_code_is_valid_once(
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
+) -> None:
     sent = {
         "grant_type": "authorization_code",
         "code": strava.authorizations.issue_code(ana.id, ALL),
     }
     assert (await token(strava, http, **sent))[0] == 200
     status, answer = await token(strava, http, **sent)
-    assert (status, fault_of(answer)) == (400, ("AuthorizationCode", "code", "invalid"))
+    assert (status, error_fields(answer)) == (400, ("AuthorizationCode", "code", "invalid"))
 
 
-async def test_the_application_must_know_its_secret(
+async def test_client_secret_is_required(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
     sent = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
     assert (await token(strava, http, **sent, client_secret="wrong"))[0] == 401
     status, answer = await token(strava, http, **sent, client_id="1")
-    assert (status, fault_of(answer)) == (400, ("Application", "client_id", "invalid"))
+    assert (status, error_fields(answer)) == (400, ("Application", "client_id", "invalid"))
 
 
-async def test_a_refresh_with_time_left_brings_nothing_new(
+async def test_early_refresh_returns_the_current_tokens(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
@@ -241,10 +247,10 @@ async def test_a_refresh_with_time_left_brings_nothing_new(
     assert "athlete" not in tokens
 
 
-async def test_a_refresh_rotates_both_tokens(
+async def test_refresh_rotates_both_tokens(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
-    """The old refresh token is dead at once, and the old access token lives out its time."""
+    """The old refresh token is invalid immediately; the old access token expires normally."""
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, ALL)
     await clock.advance(5 * 3600)
@@ -252,17 +258,17 @@ async def test_a_refresh_rotates_both_tokens(
     assert tokens["refresh_token"] != grant.refresh_token
     assert tokens["expires_at"] == clock.seconds() + 6 * 3600
     status, answer = await refresh(strava, http, grant.refresh_token)
-    assert (status, fault_of(answer)) == (400, ("RefreshToken", "refresh_token", "invalid"))
+    assert (status, error_fields(answer)) == (400, ("RefreshToken", "refresh_token", "invalid"))
     assert (await fetch(strava, http, activity.id, grant.access_token)).status == 200
     await clock.advance(3600)
     assert (await fetch(strava, http, activity.id, grant.access_token)).status == 401
     assert (await fetch(strava, http, activity.id, tokens["access_token"])).status == 200
 
 
-async def test_an_old_refresh_token_can_have_a_grace(
+async def test_old_refresh_token_can_have_a_grace_period(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
-    """Within it, the old one gives what the new one gives."""
+    """During it, the old token returns what the new one returns."""
     strava.authorizations.grace = 60
     grant = strava.authorizations.grant(ana.id, ALL)
     await clock.advance(6 * 3600)
@@ -275,7 +281,7 @@ async def test_an_old_refresh_token_can_have_a_grace(
     assert (await refresh(strava, http, grant.refresh_token))[0] == 400
 
 
-async def test_rotation_can_be_off(
+async def test_rotation_can_be_disabled(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     strava.authorizations.rotates = False
@@ -286,7 +292,7 @@ async def test_rotation_can_be_off(
     assert tokens["access_token"] != grant.access_token
 
 
-async def test_a_rotation_whose_answer_is_lost_leaves_the_old_token_dead(
+async def test_lost_rotation_response_leaves_the_old_token_invalid(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
@@ -297,25 +303,26 @@ async def test_a_rotation_whose_answer_is_lost_leaves_the_old_token_dead(
     assert (await refresh(strava, http, grant.refresh_token))[0] == 400
 
 
-async def test_the_same_grant_again_keeps_the_tokens(
-    strava: StravaSimulator, ana: StravaAthlete
-) -> None:
-    """So that a second link of one athlete does not cut off the first; another scope is another grant."""
+async def test_repeated_grant_keeps_the_tokens(strava: StravaSimulator, ana: StravaAthlete) -> None:
+    """A second link does not break the first; another scope is another grant."""
     first = strava.authorizations.grant(ana.id, ALL)
     assert strava.authorizations.grant(ana.id, ALL) == first
     assert strava.authorizations.grant(ana.id, PUBLIC).refresh_token != first.refresh_token
 
 
-async def test_who_deauthorizes_takes_back_everything(
-    subscribed: Receiver, strava: StravaSimulator, http: Client, ana: StravaAthlete
+async def test_deauthorization_revokes_everything(
+    subscribed: WebhookReceiver, strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
-    """Access, refresh, and the news of activities; the application is told, once."""
+    """Access, refresh and events; the application gets one deauthorization event."""
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, ALL)
     revoking = http.post(f"{strava.url}/oauth/deauthorize").form(
         {"access_token": grant.access_token}
     )
-    assert await told(await revoking.build().send()) == (200, {"access_token": grant.access_token})
+    assert await status_and_json(await revoking.build().send()) == (
+        200,
+        {"access_token": grant.access_token},
+    )
     assert (await fetch(strava, http, activity.id, grant.access_token)).status == 401
     assert (await refresh(strava, http, grant.refresh_token))[0] == 400
     strava.record(ana.id)
@@ -335,7 +342,7 @@ async def test_who_deauthorizes_takes_back_everything(
 # Activities
 
 
-async def test_an_activity_has_the_fields_that_strava_gives_it(
+async def test_activity_has_strava_fields(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
@@ -347,7 +354,7 @@ async def test_an_activity_has_the_fields_that_strava_gives_it(
         elapsed_time=6000,
         total_elevation_gain=512.0,
     )
-    status, shown = await told(await fetch(strava, http, made.id, grant.access_token))
+    status, shown = await status_and_json(await fetch(strava, http, made.id, grant.access_token))
     assert status == 200
     expected = {
         "id": made.id,
@@ -366,31 +373,33 @@ async def test_an_activity_has_the_fields_that_strava_gives_it(
     assert {name: shown[name] for name in expected} == expected
 
 
-async def test_a_token_that_does_not_hold_is_401(
+async def test_invalid_token_gets_401(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     activity = strava.record(ana.id)
     strava.authorizations.grant(ana.id, ALL)
-    status, answer = await told(await fetch(strava, http, activity.id, "foreign"))
-    assert (status, fault_of(answer)) == (401, ("Athlete", "access_token", "invalid"))
+    status, answer = await status_and_json(await fetch(strava, http, activity.id, "foreign"))
+    assert (status, error_fields(answer)) == (401, ("Athlete", "access_token", "invalid"))
 
 
-async def test_activities_need_their_scope(
+async def test_activities_require_their_scope(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, frozenset({"read"}))
-    status, answer = await told(await fetch(strava, http, activity.id, grant.access_token))
-    assert (status, fault_of(answer)) == (
+    status, answer = await status_and_json(
+        await fetch(strava, http, activity.id, grant.access_token)
+    )
+    assert (status, error_fields(answer)) == (
         401,
         ("AccessToken", "activity:read_permission", "missing"),
     )
 
 
-async def test_what_one_may_not_see_is_not_there(
+async def test_inaccessible_activities_get_404(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
-    """Private ones without the scope for them, those of others, deleted ones and none at all."""
+    """Private ones without the scope, those of others, deleted and unknown ones."""
     bo = strava.add_athlete("Bo")
     private, foreign, deleted = (
         strava.record(ana.id, private=True),
@@ -400,13 +409,13 @@ async def test_what_one_may_not_see_is_not_there(
     strava.delete(deleted.id)
     public = strava.authorizations.grant(ana.id, PUBLIC).access_token
     for activity_id in (private.id, foreign.id, deleted.id, 1):
-        status, answer = await told(await fetch(strava, http, activity_id, public))
-        assert (status, fault_of(answer)[0]) == (404, "Activity")
+        status, answer = await status_and_json(await fetch(strava, http, activity_id, public))
+        assert (status, error_fields(answer)[0]) == (404, "Activity")
     everything = strava.authorizations.grant(ana.id, ALL).access_token
     assert (await fetch(strava, http, private.id, everything)).status == 200
 
 
-async def test_an_athlete_is_shown_to_whom_they_trust(
+async def test_athlete_profile_requires_authorization(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
@@ -416,13 +425,13 @@ async def test_an_athlete_is_shown_to_whom_they_trust(
         .build()
         .send()
     )
-    assert (await told(response))[1]["firstname"] == "Ana"
+    assert (await status_and_json(response))[1]["firstname"] == "Ana"
 
 
 # Limits
 
 
-async def test_every_answer_says_how_much_is_left(
+async def test_responses_carry_rate_limit_headers(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     grant = strava.authorizations.grant(ana.id, ALL)
@@ -434,10 +443,10 @@ async def test_every_answer_says_how_much_is_left(
         assert response.headers["x-readratelimit-usage"] == f"{used},{used}"
 
 
-async def test_beyond_a_limit_it_is_429_until_the_window_ends(
+async def test_requests_beyond_a_limit_get_429_until_the_window_ends(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
-    """At the natural quarter of an hour, not fifteen minutes later; refused requests count for the day."""
+    """Windows are aligned to quarter hours; rejected requests count for the day."""
     strava.limits.reads = RateLimit(2, 5)
     grant = strava.authorizations.grant(ana.id, ALL)
     activity = strava.record(ana.id)
@@ -455,10 +464,10 @@ async def test_beyond_a_limit_it_is_429_until_the_window_ends(
     await clock.advance(15 * 60)
     response = await fetch(strava, http, activity.id, grant.access_token)
     assert (response.status, response.headers["x-readratelimit-usage"]) == (429, "1,6")
-    assert fault_of(await response.json()) == ("Application", "rate limit", "exceeded")
+    assert error_fields(await response.json()) == ("Application", "rate limit", "exceeded")
 
 
-async def test_the_day_ends_at_midnight(
+async def test_daily_limit_resets_at_midnight(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     strava.limits.overall = RateLimit(10, 1)
@@ -472,25 +481,28 @@ async def test_the_day_ends_at_midnight(
 # Webhooks
 
 
-async def test_a_subscription_is_made_after_a_handshake(
-    strava: StravaSimulator, http: Client, receiver: Receiver
+async def test_subscription_requires_a_handshake(
+    strava: StravaSimulator, http: Client, receiver: WebhookReceiver
 ) -> None:
-    """One for each application; it can be looked up and ended."""
+    """One per application; it can be read and deleted."""
     url = f"{strava.url}/api/v3/push_subscriptions"
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
-    status, made = await told(await http.post(url).form(wanted).build().send())
+    status, made = await status_and_json(await http.post(url).form(wanted).build().send())
     assert (status, made) == (201, {"id": 1})
-    status, answer = await told(await http.post(url).form(wanted).build().send())
-    assert (status, fault_of(answer)[2]) == (400, "already exists")
-    _, listed = await told(await http.get(with_query(url, APPLICATION)).build().send())
+    status, answer = await status_and_json(await http.post(url).form(wanted).build().send())
+    assert (status, error_fields(answer)[2]) == (400, "already exists")
+    _, listed = await status_and_json(await http.get(with_query(url, APPLICATION)).build().send())
     assert [(each["id"], each["callback_url"]) for each in listed] == [(1, receiver.url)]
     assert (await http.delete(with_query(f"{url}/2", APPLICATION)).build().send()).status == 404
     assert (await http.delete(with_query(f"{url}/1", APPLICATION)).build().send()).status == 204
-    assert await told(await http.get(with_query(url, APPLICATION)).build().send()) == (200, [])
+    assert await status_and_json(await http.get(with_query(url, APPLICATION)).build().send()) == (
+        200,
+        [],
+    )
 
 
-async def test_a_callback_that_does_not_answer_rightly_is_refused(
-    strava: StravaSimulator, http: Client, receiver: Receiver
+async def test_callback_with_wrong_response_is_rejected(
+    strava: StravaSimulator, http: Client, receiver: WebhookReceiver
 ) -> None:
     url = f"{strava.url}/api/v3/push_subscriptions"
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
@@ -502,8 +514,10 @@ async def test_a_callback_that_does_not_answer_rightly_is_refused(
         {"callback_url": ""},
         {"callback_url": "http://127.0.0.1:9/"},
     ):
-        _, answer = await told(await http.post(url).form(wanted | changed).build().send())
-        answers.append(fault_of(answer)[2])
+        _, answer = await status_and_json(
+            await http.post(url).form(wanted | changed).build().send()
+        )
+        answers.append(error_fields(answer)[2])
     assert answers == [
         "not verifiable",
         "GET to callback URL does not return 200",
@@ -513,10 +527,10 @@ async def test_a_callback_that_does_not_answer_rightly_is_refused(
     assert strava.webhooks.subscription is None
 
 
-async def test_a_callback_has_two_seconds_to_answer(
-    strava: StravaSimulator, http: Client, receiver: Receiver, clock: ManualClock
+async def test_callback_must_respond_within_two_seconds(
+    strava: StravaSimulator, http: Client, receiver: WebhookReceiver, clock: ManualClock
 ) -> None:
-    receiver.answering.clear()
+    receiver.responding.clear()
     wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
     asking = asyncio.create_task(
         http.post(f"{strava.url}/api/v3/push_subscriptions").form(wanted).build().send()
@@ -526,10 +540,10 @@ async def test_a_callback_has_two_seconds_to_answer(
     assert (await asking).status == 400
 
 
-async def test_events_say_what_happened(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
+async def test_events_report_changes(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
-    """Creation, a change of title, type or privacy, and deletion; a corrected distance is not told."""
+    """Creation, changes of title, type or privacy, and deletion; other changes send none."""
     ride = strava.record(ana.id, "Ride", 10_000)
     await strava.webhooks.wait_idle()
     for changed in (
@@ -560,10 +574,10 @@ async def test_events_say_what_happened(
     }
 
 
-async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
+async def test_retention_can_be_limited(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
-    """Of activities, of what was asked, and of what was told."""
+    """Of activities, requests and webhook attempts."""
     strava.max_activities = 2
     strava.webhooks.limit_log(2)
     strava.faults.limit_requests(2)
@@ -574,8 +588,8 @@ async def test_a_world_that_runs_for_long_can_keep_the_latest_alone(
     assert strava.faults.requests.maxlen == 2
 
 
-async def test_privacy_looks_like_deletion_to_who_may_not_see(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
+async def test_private_activity_looks_deleted_without_the_scope(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.authorizations.grant(ana.id, PUBLIC)
     ride = strava.record(ana.id)
@@ -588,8 +602,8 @@ async def test_privacy_looks_like_deletion_to_who_may_not_see(
     assert [event["aspect_type"] for event in subscribed.events] == ["create", "delete", "create"]
 
 
-async def test_nothing_is_told_of_who_did_not_allow_it(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
+async def test_no_events_without_authorization(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.record(strava.add_athlete("Bo").id)
     strava.authorizations.grant(ana.id, frozenset({"read"}))
@@ -598,10 +612,10 @@ async def test_nothing_is_told_of_who_did_not_allow_it(
     assert subscribed.events == []
 
 
-async def test_an_event_comes_up_to_three_times(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
+async def test_event_is_attempted_up_to_three_times(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
-    """Until it is answered with 200; then it is given up."""
+    """Until it gets 200; then Strava gives up."""
     subscribed.statuses = [500, 503, 200]
     strava.record(ana.id)
     for attempts in (1, 2):
@@ -619,22 +633,22 @@ async def test_an_event_comes_up_to_three_times(
     assert len({str(event) for event in subscribed.events}) == 2
 
 
-async def test_an_answer_after_two_seconds_is_none(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
+async def test_response_after_two_seconds_counts_as_failure(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
-    subscribed.answering.clear()
+    subscribed.responding.clear()
     strava.record(ana.id)
     await clock.until_sleeping()
     await clock.advance(2)
-    subscribed.answering.set()
+    subscribed.responding.set()
     await strava.webhooks.wait_for_attempts(1)
     await clock.advance(120)
     await strava.webhooks.wait_idle()
     assert [each.status for each in strava.webhooks.log] == [0, 200]
 
 
-async def test_events_can_come_more_than_once(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
+async def test_events_can_be_duplicated(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.webhooks.duplicates = 2
     strava.record(ana.id)
@@ -648,8 +662,8 @@ async def test_events_can_come_more_than_once(
 @pytest.mark.parametrize(
     ("order", "expected"), [("sent", [0, 1, 2, 3, 4]), ("reversed", [4, 3, 2, 1, 0])]
 )
-async def test_events_can_come_in_another_order(
-    subscribed: Receiver,
+async def test_events_can_be_reordered(
+    subscribed: WebhookReceiver,
     strava: StravaSimulator,
     ana: StravaAthlete,
     order: Any,
@@ -664,8 +678,8 @@ async def test_events_can_come_in_another_order(
     assert [made.index(event["object_id"]) for event in subscribed.events] == expected
 
 
-async def test_events_can_be_shuffled_and_none_is_lost(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete
+async def test_events_can_be_shuffled_without_loss(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete
 ) -> None:
     strava.webhooks.hold()
     made = [strava.record(ana.id).id for _ in range(20)]
@@ -676,8 +690,8 @@ async def test_events_can_be_shuffled_and_none_is_lost(
     assert sorted(heard) == made
 
 
-async def test_events_can_be_lost_or_late(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
+async def test_events_can_be_dropped_or_delayed(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     strava.webhooks.drops = 1
     strava.webhooks.delay = 30
@@ -690,12 +704,12 @@ async def test_events_can_be_lost_or_late(
     assert [event["object_id"] for event in subscribed.events] == [late.id]
 
 
-async def test_a_receiver_that_is_gone_is_tried_again(
-    subscribed: Receiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
+async def test_unreachable_receiver_is_retried(
+    subscribed: WebhookReceiver, strava: StravaSimulator, ana: StravaAthlete, clock: ManualClock
 ) -> None:
     strava.webhooks.unsubscribe()
     strava.record(ana.id)
-    async with Receiver().serving() as other:
+    async with WebhookReceiver().serving() as other:
         await strava.webhooks.subscribe(other.url, VERIFY_TOKEN)
     strava.record(ana.id)
     for attempts in (1, 2, 3):
@@ -708,14 +722,14 @@ async def test_a_receiver_that_is_gone_is_tried_again(
 # After a restart
 
 
-async def test_the_world_goes_on_after_a_restart(
-    subscribed: Receiver,
+async def test_snapshot_restores_the_simulator(
+    subscribed: WebhookReceiver,
     strava: StravaSimulator,
     http: Client,
     ana: StravaAthlete,
     clock: ManualClock,
 ) -> None:
-    """Tokens hold, activities are there, new ones have new ids, and the application still hears of them."""
+    """Tokens stay valid, activities exist, new ids are unique, and events continue."""
     before, grant = strava.record(ana.id), strava.authorizations.grant(ana.id, ALL)
     await strava.webhooks.wait_idle()
     async with StravaSimulator(clock).serving() as again:
@@ -733,10 +747,10 @@ async def test_the_world_goes_on_after_a_restart(
 # From another process
 
 
-async def test_it_can_be_driven_from_another_process(
-    subscribed: Receiver, strava: StravaSimulator, http: Client, clock: ManualClock
+async def test_control_api_covers_every_function(
+    subscribed: WebhookReceiver, strava: StravaSimulator, http: Client, clock: ManualClock
 ) -> None:
-    """Everything that tests do with the object, the control API does too."""
+    """The control API offers what the Python object does."""
     eve = await (await control(strava, http, "POST", "athletes", {"firstname": "Eve"})).json()
     strava.authorizations.grant(eve["id"], ALL)
     made = await (
@@ -769,7 +783,7 @@ async def test_it_can_be_driven_from_another_process(
     )
 
 
-async def test_the_network_and_the_rules_are_set_from_outside(
+async def test_control_api_sets_webhook_conditions_and_rules(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     limits = {"reads": {"quarter": 1, "day": 2}}
@@ -807,16 +821,16 @@ async def test_the_network_and_the_rules_are_set_from_outside(
         ("nothing", {}, 404),
     ],
 )
-async def test_the_control_api_refuses_what_does_not_fit(
+async def test_control_api_rejects_invalid_bodies(
     strava: StravaSimulator, http: Client, path: str, body: Any, status: int
 ) -> None:
     assert (await control(strava, http, "POST", path, body)).status == status
 
 
-async def test_access_can_be_over_at_once(
+async def test_access_tokens_can_be_expired(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
-    """A refresh then brings a new one."""
+    """A refresh then issues a new one."""
     activity, grant = strava.record(ana.id), strava.authorizations.grant(ana.id, ALL)
     assert (await control(strava, http, "POST", f"athletes/{ana.id}/expire", None)).status == 204
     assert (await fetch(strava, http, activity.id, grant.access_token)).status == 401

@@ -1,6 +1,6 @@
-"""An application in the shape of collect: people log in by the issuer, link Strava, choose a model and set a goal.
+"""A fake collect server: login, Strava link, models and milestones.
 
-It uses both simulators as a real application would, over HTTP, and remembers who did what.
+It calls both simulators over HTTP like the real server, and records what users do.
 """
 
 from collections.abc import AsyncIterator
@@ -19,10 +19,12 @@ from tally.sim.oidc.pool import COLLECT_CLIENT
 from tally.sim.oidc.simulator import OidcSimulator
 from tally.sim.request_parsing import with_query
 from tally.sim.strava.simulator import StravaSimulator
-from tests.sim.receiver import VERIFY_TOKEN
+from tests.sim.webhook_receiver import VERIFY_TOKEN
 
 
-class Club:
+class FakeCollect:
+    """The server and what it recorded."""
+
     def __init__(self, client: Client, issuer: OidcSimulator, strava: StravaSimulator) -> None:
         self._client = client
         self._issuer = issuer
@@ -33,23 +35,23 @@ class Club:
         self.url = ""
 
     async def log_in(self, _: Request) -> Response:
-        asked = {
+        parameters = {
             "client_id": COLLECT_CLIENT.client_id,
             "redirect_uri": f"{self.url}/auth/callback",
             "response_type": "code",
         }
-        return RedirectResponse(with_query(f"{self._issuer.url}/oauth2/authorize", asked), 302)
+        return RedirectResponse(with_query(f"{self._issuer.url}/oauth2/authorize", parameters), 302)
 
-    async def logged_in(self, request: Request) -> Response:
-        sent = {
+    async def login_callback(self, request: Request) -> Response:
+        form = {
             "grant_type": "authorization_code",
             "code": request.query_params["code"],
             "redirect_uri": f"{self.url}/auth/callback",
         }
-        asking = self._client.post(f"{self._issuer.url}/oauth2/token").basic_auth(
+        request_builder = self._client.post(f"{self._issuer.url}/oauth2/token").basic_auth(
             COLLECT_CLIENT.client_id, COLLECT_CLIENT.secret
         )
-        tokens = await (await asking.form(sent).build().send()).json()
+        tokens = await (await request_builder.form(form).build().send()).json()
         claims = jwt.decode(tokens["id_token"], options={"verify_signature": False})
         response = RedirectResponse("/", 303)
         response.set_cookie("member", claims["name"].replace(" ", "_"), secure=True, httponly=True)
@@ -57,24 +59,24 @@ class Club:
 
     async def connect(self, request: Request) -> Response:
         assert "member" in request.cookies
-        asked = {
+        parameters = {
             "client_id": str(self._strava.application.client_id),
             "redirect_uri": f"{self.url}/strava/callback",
             "response_type": "code",
             "scope": "read,activity:read_all",
         }
-        return RedirectResponse(with_query(f"{self._strava.url}/oauth/authorize", asked), 302)
+        return RedirectResponse(with_query(f"{self._strava.url}/oauth/authorize", parameters), 302)
 
-    async def connected(self, request: Request) -> Response:
+    async def strava_callback(self, request: Request) -> Response:
         application = self._strava.application
-        sent = {
+        form = {
             "client_id": str(application.client_id),
             "client_secret": application.client_secret,
             "grant_type": "authorization_code",
             "code": request.query_params["code"],
         }
         tokens = await (
-            await self._client.post(f"{self._strava.url}/oauth/token").form(sent).build().send()
+            await self._client.post(f"{self._strava.url}/oauth/token").form(form).build().send()
         ).json()
         self.linked[request.cookies["member"]] = tokens["athlete"]["id"]
         return RedirectResponse("/", 303)
@@ -82,7 +84,7 @@ class Club:
     async def models(self, _: Request) -> Response:
         return JSONResponse({"models": [{"modelId": "fox"}, {"modelId": "lighthouse"}]})
 
-    async def set_out(self, request: Request) -> Response:
+    async def create_milestone(self, request: Request) -> Response:
         self.milestones.append((request.cookies["member"], await request.json()))
         return JSONResponse({}, 201)
 
@@ -90,7 +92,7 @@ class Club:
         assert request.query_params["hub.verify_token"] == VERIFY_TOKEN
         return JSONResponse({"hub.challenge": request.query_params["hub.challenge"]})
 
-    async def hear(self, request: Request) -> Response:
+    async def receive_event(self, request: Request) -> Response:
         self.events.append(await request.json())
         return Response()
 
@@ -98,13 +100,13 @@ class Club:
     async def serving(self) -> AsyncIterator[Self]:
         routes = [
             Route("/auth/login", self.log_in),
-            Route("/auth/callback", self.logged_in),
+            Route("/auth/callback", self.login_callback),
             Route("/strava/connect", self.connect),
-            Route("/strava/callback", self.connected),
+            Route("/strava/callback", self.strava_callback),
             Route("/models", self.models),
-            Route("/milestones", self.set_out, methods=["POST"]),
+            Route("/milestones", self.create_milestone, methods=["POST"]),
             Route("/webhooks/strava", self.validate),
-            Route("/webhooks/strava", self.hear, methods=["POST"]),
+            Route("/webhooks/strava", self.receive_event, methods=["POST"]),
         ]
         async with serving(Starlette(routes=routes)) as url:
             self.url = url

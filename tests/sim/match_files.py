@@ -1,4 +1,4 @@
-"""Match files made up on the spot, in Cricsheet's format, as plain or as strange as a test wants them."""
+"""Builds match files in Cricsheet's format, and Hypothesis strategies for them."""
 
 from typing import Any
 
@@ -33,13 +33,13 @@ def innings(team: str, *overs: list[dict[str, Any]], **more: Any) -> dict[str, A
     }
 
 
-def document(*played: dict[str, Any], **info: Any) -> dict[str, Any]:
-    about = {"teams": [HOME, AWAY], "match_type": "T20", "overs": 20, "dates": ["2026-01-01"]}
-    return {"meta": {"data_version": "1.1.0"}, "info": about | info, "innings": list(played)}
+def match_document(*played: dict[str, Any], **info: Any) -> dict[str, Any]:
+    defaults = {"teams": [HOME, AWAY], "match_type": "T20", "overs": 20, "dates": ["2026-01-01"]}
+    return {"meta": {"data_version": "1.1.0"}, "info": defaults | info, "innings": list(played)}
 
 
-def match_of(*played: dict[str, Any], **info: Any) -> Match:
-    return read_match(msgspec.json.encode(document(*played, **info)), "77")
+def build_match(*played: dict[str, Any], **info: Any) -> Match:
+    return read_match(msgspec.json.encode(match_document(*played, **info)), "77")
 
 
 KINDS = (
@@ -78,20 +78,20 @@ wickets = st.lists(
 @st.composite
 def deliveries(draw: st.DrawFn) -> dict[str, Any]:
     runs, more = draw(counts), draw(extras)
-    made: dict[str, Any] = {
+    result: dict[str, Any] = {
         "batter": draw(names),
         "bowler": draw(names),
         "runs": {"batter": runs, "extras": sum(more.values()), "total": runs + sum(more.values())},
     }
     if draw(st.booleans()):
-        made["non_striker"] = draw(names)
+        result["non_striker"] = draw(names)
     if more:
-        made["extras"] = more
+        result["extras"] = more
     if draw(st.integers(0, 5)) == 0:
-        made["wickets"] = draw(wickets)
+        result["wickets"] = draw(wickets)
     if draw(st.integers(0, 9)) == 0:
-        made["runs"]["non_boundary"] = True
-    return made
+        result["runs"]["non_boundary"] = True
+    return result
 
 
 overs = st.lists(deliveries(), min_size=0, max_size=9)
@@ -99,8 +99,8 @@ all_innings = st.fixed_dictionaries(
     {"team": st.sampled_from([HOME, AWAY])},
     optional={
         "overs": st.lists(overs, max_size=4).map(
-            lambda made: [
-                {"over": number, "deliveries": balls} for number, balls in enumerate(made)
+            lambda result: [
+                {"over": number, "deliveries": balls} for number, balls in enumerate(result)
             ]
         ),
         "super_over": st.booleans(),
@@ -129,7 +129,7 @@ outcomes = st.sampled_from(
     ]
 )
 documents = st.builds(
-    lambda played, outcome, kind, balls: document(
+    lambda played, outcome, kind, balls: match_document(
         *played, outcome=outcome, match_type=kind, balls_per_over=balls
     ),
     st.lists(all_innings, max_size=6),

@@ -1,4 +1,4 @@
-"""A fleet of virtual boards on a real socket, and the command that runs one."""
+"""A fleet of virtual boards on a real socket, and `tally sim boards`."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from tally.sim.boards.fleet import BoardBehaviour, BoardFleet
 from tally.sim.command_line import stats_line
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.http_client import backend_url
-from tests.sim.greenhouse import Greenhouse, greenhouse
+from tests.sim.devices_harness import DevicesHarness, run_devices_server
 from tests.test_cli import TIMEOUT_SECONDS, read_until, started, tally
 
 DATA = "/devices/data"
@@ -39,42 +39,46 @@ LIVELY = BoardBehaviour(
 
 
 @pytest.fixture(scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Greenhouse]:
-    async with greenhouse(
+async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DevicesHarness]:
+    async with run_devices_server(
         tmp_path_factory.mktemp("greenhouse"), devices_rate_limit=1_000_000
-    ) as house:
-        yield house
+    ) as harness:
+        yield harness
 
 
-def fleet_in(house: Greenhouse, behaviour: BoardBehaviour = LIVELY, **more: object) -> BoardFleet:
-    """A fleet on real time: a fleet does not wait for a test's clock."""
+def build_fleet(
+    harness: DevicesHarness, behaviour: BoardBehaviour = LIVELY, **more: object
+) -> BoardFleet:
+    """A fleet on the system clock."""
     clock = SystemClock()
-    return BoardFleet(house.uplink(clock=clock, **more), clock, random.Random(5), behaviour)
+    return BoardFleet(
+        harness.devices_client(clock=clock, **more), clock, random.Random(5), behaviour
+    )
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while not condition():  # noqa: ASYNC110 - figures tell nobody that they changed
             await asyncio.sleep(0.01)
 
 
-async def test_every_reading_of_a_fleet_is_stored_once(house: Greenhouse) -> None:
-    """Though boards go offline, restart, and meet a server that drops, refuses and forgets to answer."""
-    house.faults.clear()
+async def test_every_reading_of_a_fleet_is_stored_once(harness: DevicesHarness) -> None:
+    """Boards go offline and restart; the server drops, rejects and delays requests."""
+    harness.faults.clear()
     for fault in (
         InjectedFault(path=DATA, drop="after", times=5),
         InjectedFault(path=DATA, drop="before", times=5),
         InjectedFault(path="/devices/", status=503, times=10),
         InjectedFault(path=DATA, status=429, body="{}", times=3),
     ):
-        house.faults.add(fault)
-    fleet = fleet_in(house)
+        harness.faults.add(fault)
+    fleet = build_fleet(harness)
     async with fleet.running(15):
-        await until(lambda: fleet.stats.acknowledged > 400 and not house.faults.pending)
+        await wait_until(lambda: fleet.stats.acknowledged > 400 and not harness.faults.pending)
     assert fleet.stats.duplicates > 0
     assert len({board.hardware_id for board in fleet.boards}) == 15
     for board in fleet.boards:
-        stored = await house.stored(board)
+        stored = await harness.stored(board)
         assert (
             len(stored)
             == len({reading.batch_id for reading in stored})
@@ -86,10 +90,10 @@ async def test_every_reading_of_a_fleet_is_stored_once(house: Greenhouse) -> Non
     assert all(board.hardware_id in fleet.offline for board in fleet.boards if board.buffer)
 
 
-async def test_a_backlog_goes_out_in_hundreds(house: Greenhouse) -> None:
-    house.faults.clear()
-    fleet = fleet_in(
-        house,
+async def test_backlog_is_sent_in_batches(harness: DevicesHarness) -> None:
+    harness.faults.clear()
+    fleet = build_fleet(
+        harness,
         BoardBehaviour(
             interval=0.01,
             backlog=250,
@@ -99,53 +103,55 @@ async def test_a_backlog_goes_out_in_hundreds(house: Greenhouse) -> None:
         ),
     )
     async with fleet.running(2):
-        await until(lambda: fleet.stats.acknowledged >= 500)
+        await wait_until(lambda: fleet.stats.acknowledged >= 500)
     assert fleet.stats.requests <= 2 + fleet.measured_count - 500 + 6
     assert fleet.buffered_count == 0
 
 
-async def test_measuring_goes_on_while_the_server_is_away(house: Greenhouse) -> None:
-    house.faults.clear()
-    house.faults.add(InjectedFault(status=503, times=None))
-    fleet = fleet_in(house)
+async def test_boards_keep_measuring_while_the_server_is_unavailable(
+    harness: DevicesHarness,
+) -> None:
+    harness.faults.clear()
+    harness.faults.add(InjectedFault(status=503, times=None))
+    fleet = build_fleet(harness)
     async with fleet.running(5):
-        await until(lambda: fleet.measured_count >= 50)
+        await wait_until(lambda: fleet.measured_count >= 50)
         assert fleet.buffered_count == fleet.measured_count
         assert fleet.stats.failures > 0
-        house.faults.clear()
+        harness.faults.clear()
     assert fleet.stats.acknowledged > 0
 
 
-async def test_a_fleet_whose_key_is_refused_says_so(house: Greenhouse) -> None:
-    house.faults.clear()
-    fleet = fleet_in(house, api_key=Secret("0" * 64))
+async def test_rejected_key_stops_the_fleet(harness: DevicesHarness) -> None:
+    harness.faults.clear()
+    fleet = build_fleet(harness, api_key=Secret("0" * 64))
     async with fleet.running(2):
         await asyncio.wait_for(fleet.rejected.wait(), TIMEOUT_SECONDS)
     assert "INVALID_API_KEY" in fleet.stats.last_error
     assert fleet.buffered_count == fleet.measured_count > 0
 
 
-async def test_no_more_requests_than_wanted_are_sent(house: Greenhouse) -> None:
-    house.faults.clear()
-    before = len(house.faults.requests)
-    fleet = fleet_in(house, max_requests=25)
+async def test_max_requests_is_respected(harness: DevicesHarness) -> None:
+    harness.faults.clear()
+    before = len(harness.faults.requests)
+    fleet = build_fleet(harness, max_requests=25)
     async with fleet.running(5):
         await asyncio.wait_for(fleet.devices.exhausted.wait(), TIMEOUT_SECONDS)
     assert fleet.stats.requests == 25
     # Requests that were under way when the fleet stopped may not have come that far.
-    assert 20 <= len(house.faults.requests) - before <= 25
+    assert 20 <= len(harness.faults.requests) - before <= 25
 
 
-async def test_the_same_seed_makes_the_same_boards(house: Greenhouse) -> None:
-    fleets = [fleet_in(house) for _ in range(2)]
+async def test_seed_determines_the_boards(harness: DevicesHarness) -> None:
+    fleets = [build_fleet(harness) for _ in range(2)]
     first, second = ([fleet._new_board() for _ in range(3)] for fleet in fleets)
     assert [board.hardware_id for board in first] == [board.hardware_id for board in second]
     assert [board.boot_id for board in first] == [board.boot_id for board in second]
 
 
-def test_the_display_has_the_figures(house: Greenhouse) -> None:
-    fleet = fleet_in(house)
-    fleet.boards.append(house.board())
+def test_display_shows_the_statistics(harness: DevicesHarness) -> None:
+    fleet = build_fleet(harness)
+    fleet.boards.append(harness.board())
     fleet.boards[0].measure()
     stats = fleet.stats
     stats.sent, stats.requests, stats.acknowledged, stats.duplicates = 4000, 41, 3000, 7
@@ -168,16 +174,16 @@ def test_the_display_has_the_figures(house: Greenhouse) -> None:
         ("http://example.com/tally", "http://example.com/tally/devices"),
     ],
 )
-def test_a_server_may_be_named_with_or_without_its_backend(given: str, meant: str) -> None:
+def test_backend_url_accepts_server_and_backend_urls(given: str, meant: str) -> None:
     assert backend_url(given, "devices") == meant
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_invalid_server_url_is_rejected() -> None:
     with pytest.raises(Invalid, match="not a server URL"):
         backend_url("127.0.0.1:8080", "devices")
 
 
-def test_the_command_wants_a_key_or_a_way_to_make_one(tmp_path: Path) -> None:
+def test_command_requires_a_key_or_an_admin_token(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["sim", "boards"], env={"TALLY_SIM_API_KEY": ""})
     assert result.exit_code == 2
     assert "Boards need an API key" in result.stderr
@@ -188,8 +194,8 @@ def test_the_command_wants_a_key_or_a_way_to_make_one(tmp_path: Path) -> None:
     assert "Cannot read" in result.stderr
 
 
-def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) -> None:
-    """With a key that is made by the operator's token, as on the machine of `tally up`."""
+def test_command_posts_readings_and_stops_at_ctrl_c(tmp_path: Path) -> None:
+    """The API key is created with the admin token, as in `tally up`."""
     with started(tmp_path, "serve", "--port", "0", TALLY_LOG_FORMAT="json") as server:
         assert server.stderr is not None
         url = json.loads(read_until(server.stderr, "listening"))["data"]["url"]
@@ -215,8 +221,8 @@ def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) ->
             metrics = re.compile(
                 r'tally_http_request_duration_seconds_count\{method="POST",route="/devices/data",status="200"\} (\d+)\.0'
             )
-            before = _count(url, metrics)
-            while _count(url, metrics) < before + 5:
+            before = _request_count(url, metrics)
+            while _request_count(url, metrics) < before + 5:
                 assert boards.poll() is None
             boards.send_signal(signal.SIGINT)
             output, errors = boards.communicate(timeout=TIMEOUT_SECONDS)
@@ -224,7 +230,7 @@ def test_boards_post_to_a_server_and_ctrl_c_ends_them_cleanly(tmp_path: Path) ->
         assert "acknowledged: " in output
 
 
-def _count(url: str, pattern: "re.Pattern[str]") -> int:
+def _request_count(url: str, pattern: "re.Pattern[str]") -> int:
     with urllib.request.urlopen(f"{url}/metrics") as response:  # noqa: S310 - our own server
         found = pattern.search(response.read().decode())
     return int(found[1]) if found else 0

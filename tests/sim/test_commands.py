@@ -1,4 +1,4 @@
-"""The simulators as programs: they say where they are, answer, and stop when they are told to."""
+"""The simulator commands as processes: they print their URL, serve and stop cleanly."""
 
 import os
 import re
@@ -14,12 +14,12 @@ import pytest
 from pyreqwest.client import SyncClientBuilder
 
 PROGRAM = [sys.executable, "-m", "tally.cli", "sim"]
-LONG_ENOUGH = 120
+TIMEOUT_SECONDS = 120
 
 
 @contextmanager
-def started(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """The program, running, and the address it told; killed at the end if it has not ended by then."""
+def running_command(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A running command and its URL; killed at the end."""
     program = subprocess.Popen(
         [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -33,7 +33,7 @@ def started(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
         program.communicate()
 
 
-def ask(url: str, body: Any = None) -> Any:
+def get_json(url: str, body: Any = None) -> Any:
     with SyncClientBuilder().error_for_status(True).build() as client:
         request = client.get(url) if body is None else client.post(url).body_json(body)
         return request.build().send().json()
@@ -41,28 +41,28 @@ def ask(url: str, body: Any = None) -> Any:
 
 def stop(program: "subprocess.Popen[str]") -> None:
     program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=LONG_ENOUGH)
+    _, errors = program.communicate(timeout=TIMEOUT_SECONDS)
     assert (program.returncode, errors) == (0, "")
 
 
-def test_an_issuer_runs_by_itself() -> None:
-    with started("oidc", "--port", "0", "--approve", "Ana Silva") as (program, url):
-        document = ask(f"{url}/.well-known/openid-configuration")
+def test_oidc_command() -> None:
+    with running_command("oidc", "--port", "0", "--approve", "Ana Silva") as (program, url):
+        document = get_json(f"{url}/.well-known/openid-configuration")
         assert document["issuer"].startswith(url)
-        assert len(ask(document["jwks_uri"])["keys"]) == 1
-        assert ask(f"{url}/_sim/state")["auto_approve"] == "Ana Silva"
+        assert len(get_json(document["jwks_uri"])["keys"]) == 1
+        assert get_json(f"{url}/_sim/state")["auto_approve"] == "Ana Silva"
         stop(program)
 
 
-def test_strava_runs_by_itself_and_remembers(tmp_path: Path) -> None:
-    """What was in its world when it was stopped is there when it is started again."""
+def test_strava_command_persists_its_state(tmp_path: Path) -> None:
+    """A restarted simulator has the athletes of the previous run."""
     words = ("strava", "--port", "0", "--state", str(tmp_path / "strava.json"))
-    with started(*words) as (program, url):
-        athlete = ask(f"{url}/_sim/athletes", {"firstname": "Ana"})
-        ask(f"{url}/_sim/activities", {"athlete_id": athlete["id"]})
+    with running_command(*words) as (program, url):
+        athlete = get_json(f"{url}/_sim/athletes", {"firstname": "Ana"})
+        get_json(f"{url}/_sim/activities", {"athlete_id": athlete["id"]})
         stop(program)
-    with started(*words) as (program, url):
-        state = ask(f"{url}/_sim/state")
+    with running_command(*words) as (program, url):
+        state = get_json(f"{url}/_sim/state")
         assert (state["athletes"], state["activities"]) == ([athlete], 1)
         assert state["limits"]["X-RateLimit-Limit"] == "200,2000"
         stop(program)
@@ -74,13 +74,13 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         [*PROGRAM, *words],
         capture_output=True,
         text=True,
-        timeout=LONG_ENOUGH,
+        timeout=TIMEOUT_SECONDS,
         check=False,
         env=environment,
     )
 
 
-def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_state_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text("[]")
     done = run("strava", "--port", "0", "--state", str(tmp_path / "state.json"))
     assert done.returncode == 2
@@ -88,16 +88,16 @@ def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "state.json").read_text() == "[]"
 
 
-def test_a_port_in_use_is_said_to_be() -> None:
-    with started("strava", "--port", "0") as (_, url):
+def test_port_in_use_is_reported() -> None:
+    with running_command("strava", "--port", "0") as (_, url):
         done = run("oidc", "--port", url.rpartition(":")[2])
     assert done.returncode == 2
     assert "is already in use. Choose another with --port." in done.stderr
 
 
-def test_athletes_train_and_the_sums_are_told() -> None:
-    """In a Strava that is already running; a week of theirs passes in a second."""
-    with started("strava", "--port", "0", "--unlimited") as (_, url):
+def test_athletes_command_prints_totals() -> None:
+    """With a running Strava simulator; a week passes per second."""
+    with running_command("strava", "--port", "0", "--unlimited") as (_, url):
         words = (
             "--count",
             "10",
@@ -111,7 +111,7 @@ def test_athletes_train_and_the_sums_are_told() -> None:
             "600000",
         )
         done = run("athletes", *words)
-        state = ask(f"{url}/_sim/state")
+        state = get_json(f"{url}/_sim/state")
     assert done.returncode == 0, done.stderr
     sums = re.search(
         r"^(\d+) activities, .* (\d+) deletions, 0 failures; webhooks: 0 accepted",
@@ -136,15 +136,15 @@ def test_athletes_train_and_the_sums_are_told() -> None:
         ),
     ],
 )
-def test_athletes_without_a_world_say_why(words: tuple[str, ...], reason: str) -> None:
+def test_athletes_command_reports_unreachable_servers(words: tuple[str, ...], reason: str) -> None:
     done = run("athletes", "--count", "1", *words)
     assert done.returncode == 2
     assert reason in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_match_is_played_by_itself() -> None:
-    """At the utmost speed it moves with every look, and the sums are told at the end."""
+def test_cricket_command_plays_a_match() -> None:
+    """At infinite speed every poll advances the match; totals are printed at the end."""
     words = ("cricket", "--speed", "inf", "--port", "0", "--cognito-port", "0")
     program = subprocess.Popen(
         [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -165,9 +165,9 @@ def test_a_match_is_played_by_itself() -> None:
                 for _ in range(5)
             ]
         assert [fixture["status"] for fixture in looks[-1]["data"]] == ["1st Innings"]
-        assert len(ask(f"{issuer[1]}/.well-known/jwks.json")["keys"]) == 1
+        assert len(get_json(f"{issuer[1]}/.well-known/jwks.json")["keys"]) == 1
         program.send_signal(signal.SIGINT)
-        output, _ = program.communicate(timeout=LONG_ENOUGH)
+        output, _ = program.communicate(timeout=TIMEOUT_SECONDS)
         assert program.returncode == 0
         assert "0 of 1 matches finished; 5 requests, including 5 polls of the live scores" in output
     finally:
@@ -175,7 +175,7 @@ def test_a_match_is_played_by_itself() -> None:
         program.communicate()
 
 
-def test_a_file_that_is_no_match_is_refused(tmp_path: Path) -> None:
+def test_invalid_match_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "match.json").write_text("{}")
     done = run("cricket", "--match", str(tmp_path / "match.json"))
     assert done.returncode == 2

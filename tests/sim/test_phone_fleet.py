@@ -1,4 +1,4 @@
-"""Many phones at once, through real sockets: deliveries from a push service elsewhere, and the command that runs them."""
+"""A fleet of phones over real sockets, and `tally sim phones`."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ from tally.sim.phones.display import phone_rows
 from tally.sim.phones.fleet import PhoneBehaviour, PhoneFleet
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import RemotePushService
-from tests.sim.stadium import AT_ONCE, Stadium
+from tests.sim.phone_harness import IMMEDIATE_RETRIES, FakeCricketApi
 
 CALM = PhoneBehaviour(
     quit_probability=0, offline_probability=0, dismiss_probability=0, rotate_probability=0
@@ -46,11 +46,11 @@ RESTLESS = PhoneBehaviour(
 )
 
 
-class World:
-    """A server, a push service, an issuer, and a fleet of phones that know them by their addresses alone."""
+class FleetSite:
+    """A server, an APNs simulator in another process and a fleet of phones."""
 
     def __init__(
-        self, stadium: Stadium, apns: ApnsSimulator, gateway: ApnsGateway, fleet: PhoneFleet
+        self, stadium: FakeCricketApi, apns: ApnsSimulator, gateway: ApnsGateway, fleet: PhoneFleet
     ) -> None:
         self.stadium, self.apns, self.gateway, self.fleet = stadium, apns, gateway, fleet
 
@@ -64,14 +64,16 @@ class World:
             attributes={"matchId": match, "teamId": "neutral"},
             alert=alert,
         )
-        for body in self.stadium.of("start token"):
+        for body in self.stadium.calls_of("start token"):
             verdict = await self.gateway.send(Push(token=body["pushToStartToken"], payload=payload))
             assert verdict.is_delivered
 
 
 @asynccontextmanager
-async def world(directory: Path, count: int, behaviour: PhoneBehaviour) -> AsyncIterator[World]:
-    clock, stadium = SystemClock(), Stadium()
+async def run_site(
+    directory: Path, count: int, behaviour: PhoneBehaviour
+) -> AsyncIterator[FleetSite]:
+    clock, stadium = SystemClock(), FakeCricketApi()
     app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
     async with (
         ApnsSimulator(clock).serving() as apns,
@@ -90,9 +92,11 @@ async def world(directory: Path, count: int, behaviour: PhoneBehaviour) -> Async
                 owner = PhoneOwner(client, cognito.url, f"fan-{number}", clock)
                 api = CricketClient(client, f"{url}/cricket", owner.token)
                 phones.append(
-                    VirtualPhone(f"phone-{number}", api, apple, clock, retry_policy=AT_ONCE)
+                    VirtualPhone(
+                        f"phone-{number}", api, apple, clock, retry_policy=IMMEDIATE_RETRIES
+                    )
                 )
-            yield World(
+            yield FleetSite(
                 stadium,
                 apns,
                 gateway,
@@ -100,53 +104,53 @@ async def world(directory: Path, count: int, behaviour: PhoneBehaviour) -> Async
             )
 
 
-async def test_every_phone_of_a_fleet_shows_what_is_pushed(tmp_path: Path) -> None:
-    """Registered, following, started, handed in, updated: all over HTTP, with a push service in between."""
-    async with world(tmp_path, 8, CALM) as there, there.fleet.running(["7"]):
-        await there.stadium.until(8, "follow")
-        await there.start_all("7")
-        await there.stadium.until(8, "update token")
-        assert {body["matchId"] for body in there.stadium.of("follow")} == {"7"}
+async def test_every_phone_shows_the_pushed_state(tmp_path: Path) -> None:
+    """Registration, follow, start, token and update, all over HTTP."""
+    async with run_site(tmp_path, 8, CALM) as site, site.fleet.running(["7"]):
+        await site.stadium.wait_for_calls(8, "follow")
+        await site.start_all("7")
+        await site.stadium.wait_for_calls(8, "update token")
+        assert {body["matchId"] for body in site.stadium.calls_of("follow")} == {"7"}
         update = payloads.update_payload(
             timestamp=9, content={"lines": {"lockScreen": "IND 120/3"}}
         )
-        for body in there.stadium.of("update token"):
+        for body in site.stadium.calls_of("update token"):
             assert (
-                await there.gateway.send(Push(token=body["updateToken"], payload=update))
+                await site.gateway.send(Push(token=body["updateToken"], payload=update))
             ).is_delivered
         async with asyncio.timeout(60):
-            await there.fleet.wait_until(
-                lambda: {activity.timestamp for activity in there.fleet.running_activities()} == {9}
+            await site.fleet.wait_until(
+                lambda: {activity.timestamp for activity in site.fleet.running_activities()} == {9}
             )
-        rows = dict(phone_rows(there.fleet))
+        rows = dict(phone_rows(site.fleet))
         assert rows["Latest state"] == "IND 120/3 (on 8 of 8)"
         assert rows["Phones"] == "8 (8 launched, 8 open, 0 offline)"
         assert rows["Last error"] == "none"
-        assert "pushes received: 16" in stats_line(phone_rows(there.fleet), 1.0)
+        assert "pushes received: 16" in stats_line(phone_rows(site.fleet), 1.0)
 
 
 @pytest.mark.soak
-async def test_restless_owners_end_up_with_the_newest_token_at_the_server(tmp_path: Path) -> None:
-    """Apps quit, tokens rotate, networks go: what the server was told last is what the activity has."""
-    async with world(tmp_path, 5, RESTLESS) as there:
-        async with there.fleet.running(["7"]):
-            await there.stadium.until(5, "follow")
-            await there.start_all("7")
-            await there.stadium.until(40, "update token")
-        for phone in there.fleet.phones:
+async def test_server_has_the_newest_token_of_every_activity(tmp_path: Path) -> None:
+    """Apps quit, tokens rotate and phones go offline."""
+    async with run_site(tmp_path, 5, RESTLESS) as site:
+        async with site.fleet.running(["7"]):
+            await site.stadium.wait_for_calls(5, "follow")
+            await site.start_all("7")
+            await site.stadium.wait_for_calls(40, "update token")
+        for phone in site.fleet.phones:
             await phone.set_online(is_online=True)
             await phone.launch()
             told = [
                 body["updateToken"]
-                for body in there.stadium.of("update token")
+                for body in site.stadium.calls_of("update token")
                 if body["deviceId"] == phone.device_id
             ]
             for activity in phone.activity_kit.running():
                 assert told[-1] == activity.token
-        assert there.fleet.last_error in {"", "The phone is offline"}
+        assert site.fleet.last_error in {"", "The phone is offline"}
 
 
-async def test_a_push_service_that_is_gone_is_told_in_words() -> None:
+async def test_unreachable_push_service_is_named_in_the_error() -> None:
     async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
         apple = RemotePushService(client, "http://127.0.0.1:9", "nobody")
         with pytest.raises(Unavailable, match="APNs simulator"):
@@ -155,13 +159,13 @@ async def test_a_push_service_that_is_gone_is_told_in_words() -> None:
             await anext(aiter(apple.deliveries()))
 
 
-async def test_the_command_runs_phones_and_tells_how_they_did(tmp_path: Path) -> None:
-    """`tally sim phones`, in a process of its own, follows what is live and ends with the sums."""
+async def test_command_runs_phones_and_prints_totals(tmp_path: Path) -> None:
+    """`tally sim phones` follows the live matches."""
     async with (
-        world(tmp_path, 0, CALM) as there,
+        run_site(tmp_path, 0, CALM) as site,
         CognitoSimulator(SystemClock()).serving() as cognito,
     ):
-        there.stadium.live["7"] = {"number": 1}
+        site.stadium.live["7"] = {"number": 1}
         words = (
             "-m",
             "tally.cli",
@@ -177,11 +181,11 @@ async def test_the_command_runs_phones_and_tells_how_they_did(tmp_path: Path) ->
         )
         where = (
             "--url",
-            there.stadium.url,
+            site.stadium.url,
             "--issuer",
             cognito.url,
             "--apple",
-            there.apns.control_url,
+            site.apns.control_url,
         )
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
@@ -191,17 +195,17 @@ async def test_the_command_runs_phones_and_tells_how_they_did(tmp_path: Path) ->
             sys.executable, *words, *where, env=environment, stdout=pipe
         )
         try:
-            await there.stadium.until(3, "follow")
+            await site.stadium.wait_for_calls(3, "follow")
         finally:
             process.terminate()
         told = (await process.communicate())[0].decode()
         assert process.returncode == 0
         assert "phones: 3" in told
-        assert {body["matchId"] for body in there.stadium.of("follow")} == {"7"}
-        assert len({body["deviceId"] for body in there.stadium.of("device")}) == 3
+        assert {body["matchId"] for body in site.stadium.calls_of("follow")} == {"7"}
+        assert len({body["deviceId"] for body in site.stadium.calls_of("device")}) == 3
 
 
-def test_the_command_explains_a_wrong_address() -> None:
+def test_command_rejects_an_invalid_url() -> None:
     result = CliRunner().invoke(sim, ["phones", "--url", "nowhere"])
     assert result.exit_code == 2
     assert "nowhere is not a server URL" in result.output

@@ -1,4 +1,4 @@
-"""A small server that plays cricket's API, a push service, and a phone between them, for tests of the phone alone."""
+"""A fake cricket API and an APNs simulator, for tests of a single phone."""
 
 import asyncio
 import json
@@ -27,43 +27,44 @@ from tally.sim.phones.push_services import LocalPushService
 from tally.sim.phones.tokens import UserDefaults
 
 ALERT = payloads.Alert("Live now", "India v Australia")
-# Tries at once, so that a clock that stands still is no hindrance; the wait between two tries is at
-# most nothing.
-AT_ONCE = RetryPolicy(attempts=3, base=0.0, cap=0.0, deadline=100)
+# Retries without a delay, because the manual clock stands still.
+IMMEDIATE_RETRIES = RetryPolicy(attempts=3, base=0.0, cap=0.0, deadline=100)
 
 
 @dataclass
-class Stadium:
-    """The server's side: which matches are live, who follows, and every call that came."""
+class FakeCricketApi:
+    """The server: live matches, follows and every call received."""
 
     faults: FaultInjector = field(default_factory=FaultInjector)
     live: dict[str, dict[str, Any]] = field(default_factory=dict)
     follows: dict[str, str | None] = field(default_factory=dict)
-    # Matches whose activities the server has ended.
+    # Matches with ended activities.
     ended: set[str] = field(default_factory=set)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     url: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def until(self, count: int, name: str) -> None:
-        """Wait until there have been so many calls of a name."""
+    async def wait_for_calls(self, count: int, name: str) -> None:
+        """Wait for `count` calls of a name."""
         async with asyncio.timeout(60):
-            while len(self.of(name)) < count:
+            while len(self.calls_of(name)) < count:
                 self.changed.clear()
                 await self.changed.wait()
 
-    def heard(self, name: str, body: dict[str, Any]) -> None:
+    def record(self, name: str, body: dict[str, Any]) -> None:
         self.calls.append((name, body))
         self.changed.set()
 
-    def of(self, name: str) -> list[dict[str, Any]]:
+    def calls_of(self, name: str) -> list[dict[str, Any]]:
         """The bodies of the calls of a name, oldest first."""
         return [body for called, body in self.calls if called == name]
 
     def routes(self) -> list[Route]:
         return [
-            Route("/cricket/user/device", self.note("device"), methods=["POST"]),
-            Route("/cricket/user/device/push-to-start", self.note("start token"), methods=["PUT"]),
+            Route("/cricket/user/device", self.recording("device"), methods=["POST"]),
+            Route(
+                "/cricket/user/device/push-to-start", self.recording("start token"), methods=["PUT"]
+            ),
             Route("/cricket/user/follow/match", self.follow, methods=["POST"]),
             Route("/cricket/user/follow/match", self.unfollow, methods=["DELETE"]),
             Route("/cricket/user/follows", self.list_follows),
@@ -72,16 +73,16 @@ class Stadium:
             Route("/cricket/matches/{match}/activity-dismissed", self.dismissed, methods=["POST"]),
         ]
 
-    def note(self, name: str) -> Any:
+    def recording(self, name: str) -> Any:
         async def endpoint(request: Request) -> Response:
-            self.heard(name, await request.json())
+            self.record(name, await request.json())
             return JSONResponse({})
 
         return endpoint
 
     async def follow(self, request: Request) -> Response:
         body = await request.json()
-        self.heard("follow", body)
+        self.record("follow", body)
         match = body["matchId"]
         self.follows[match] = body["teamId"]
         return JSONResponse(
@@ -90,15 +91,15 @@ class Stadium:
 
     async def unfollow(self, request: Request) -> Response:
         match = request.query_params["matchId"]
-        self.heard("unfollow", {"matchId": match})
+        self.record("unfollow", {"matchId": match})
         self.follows.pop(match, None)
         return Response(status_code=204)
 
     async def list_follows(self, request: Request) -> Response:
         if request.query_params.get("cursor"):
             return JSONResponse({"follows": [], "nextCursor": None})
-        found = [{"matchId": match, "teamId": team} for match, team in self.follows.items()]
-        return JSONResponse({"follows": found, "nextCursor": "more"})
+        follows_page = [{"matchId": match, "teamId": team} for match, team in self.follows.items()]
+        return JSONResponse({"follows": follows_page, "nextCursor": "more"})
 
     async def list_live(self, _: Request) -> Response:
         return JSONResponse(
@@ -112,21 +113,21 @@ class Stadium:
                 {"error": {"code": "activity_ended", "message": "This Live Activity has ended"}},
                 409,
             )
-        self.heard("update token", {"matchId": match, **await request.json()})
+        self.record("update token", {"matchId": match, **await request.json()})
         return JSONResponse({})
 
     async def dismissed(self, request: Request) -> Response:
         match = request.path_params["match"]
-        self.heard("dismissed", {"matchId": match, **await request.json()})
+        self.record("dismissed", {"matchId": match, **await request.json()})
         self.follows.pop(match, None)
         return Response(status_code=204)
 
 
 @dataclass
-class Ground:
-    """Everything around a phone."""
+class PhoneHarness:
+    """The servers around a phone."""
 
-    stadium: Stadium
+    cricket_api: FakeCricketApi
     apns: ApnsSimulator
     clock: ManualClock
     client: Client
@@ -141,7 +142,7 @@ class Ground:
         async def token() -> str:
             return f"token of {name}"
 
-        api = CricketClient(self.client, f"{self.stadium.url}/cricket", token)
+        api = CricketClient(self.client, f"{self.cricket_api.url}/cricket", token)
         return VirtualPhone(
             name,
             api,
@@ -149,7 +150,7 @@ class Ground:
             self.clock,
             os_version,
             defaults or UserDefaults(),
-            retry_policy=AT_ONCE,
+            retry_policy=IMMEDIATE_RETRIES,
         )
 
     async def start(
@@ -160,7 +161,7 @@ class Ground:
         channel: str | None = None,
         team: str = "neutral",
     ) -> PhoneActivity:
-        """Push a start to the phone, and wait until its app has done what it does."""
+        """Send a push-to-start and wait for the app."""
         payload = payloads.start_payload(
             timestamp=self.clock.seconds(),
             content={"number": 0},
@@ -191,7 +192,7 @@ class Ground:
         at: int | None = None,
         **more: Any,
     ) -> None:
-        """Push a state to an activity."""
+        """Push an update to an activity."""
         timestamp = self.clock.seconds() if at is None else at
         await self.send(
             phone,
@@ -210,23 +211,23 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground() -> AsyncIterator[Ground]:
-    clock, stadium = ManualClock(), Stadium()
-    app = simulator_app("stadium", stadium.routes(), stadium.faults, clock)
+async def run_phone_harness() -> AsyncIterator[PhoneHarness]:
+    clock, cricket_api = ManualClock(), FakeCricketApi()
+    app = simulator_app("cricket", cricket_api.routes(), cricket_api.faults, clock)
     async with (
         ApnsSimulator(clock).serving() as apns,
         serving(app) as url,
         ClientBuilder().build() as client,
     ):
-        stadium.url = url
-        yield Ground(stadium, apns, clock, client)
+        cricket_api.url = url
+        yield PhoneHarness(cricket_api, apns, clock, client)
 
 
-def encoded(value: object) -> str:
-    """JSON as text."""
+def to_json(value: object) -> str:
+    """Encode as JSON text."""
     return msgspec.json.encode(value).decode()
 
 
-def numbers(activity: PhoneActivity) -> list[int]:
-    """What a person saw on the activity, one after another."""
-    return [json.loads(encoded(content))["number"] for content in activity.contents]
+def shown_numbers(activity: PhoneActivity) -> list[int]:
+    """The numbers shown on the activity, in order."""
+    return [json.loads(to_json(content))["number"] for content in activity.contents]

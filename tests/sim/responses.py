@@ -1,4 +1,4 @@
-"""What a test wants to know of an answer."""
+"""Helpers to inspect HTTP responses."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from pyreqwest.response import Response
 from tally.sim.browser import redirect_target
 
 
-async def told(response: Response) -> tuple[int, Any]:
+async def status_and_json(response: Response) -> tuple[int, Any]:
     return response.status, await response.json()
 
 
-def target(url: str, response: Response) -> str:
-    """Where a redirect leads; it must be one."""
+def redirect_url(url: str, response: Response) -> str:
+    """The target of a redirect; asserts that it is one."""
     assert response.status == 302
     return redirect_target(response, url)
