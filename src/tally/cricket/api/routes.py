@@ -70,9 +70,12 @@ def cricket_api(handlers: Handlers, admin_handlers: AdminHandlers) -> Api:
                 errors=(_UNAVAILABLE,),
             ),
             *_matches(handlers),
-            *_reference(handlers, admin_handlers),
+            *_display(handlers),
+            *_teams(handlers, admin_handlers),
+            *_leagues(handlers, admin_handlers),
             *_devices(handlers),
             *_follows(handlers),
+            *_match_follow(handlers),
             *_activities(handlers),
             *_administration(admin_handlers),
         ),
@@ -116,6 +119,11 @@ def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
             response_example=examples.MATCH,
             **_user_endpoint(_MATCH_NOT_FOUND),
         ),
+    )
+
+
+def _display(handlers: Handlers) -> tuple[Endpoint, ...]:
+    return (
         Endpoint(
             "GET",
             "/matches/{match_id}/display",
@@ -142,7 +150,7 @@ def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
     )
 
 
-def _reference(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoint, ...]:
+def _teams(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "GET",
@@ -174,6 +182,11 @@ def _reference(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpo
             response_example=examples.TEAM,
             **_admin_endpoint(_NOTHING_TO_CHANGE, _TEAM_NOT_FOUND),
         ),
+    )
+
+
+def _leagues(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoint, ...]:
+    return (
         Endpoint(
             "GET",
             "/leagues",
@@ -301,6 +314,11 @@ def _follows(handlers: Handlers) -> tuple[Endpoint, ...]:
             status=204,
             **_user_endpoint(),
         ),
+    )
+
+
+def _match_follow(handlers: Handlers) -> tuple[Endpoint, ...]:
+    return (
         Endpoint(
             "GET",
             "/user/follow/{match_id}",
