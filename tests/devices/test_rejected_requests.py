@@ -17,7 +17,7 @@ from tests.devices.harness import (
     make_settings,
     open_server,
 )
-from tests.store.misbehaving import closed, misbehaving
+from tests.store.fake_dynamodb import closed, fake_dynamodb
 
 MIB = 1024 * 1024
 JSON = {"Content-Type": "application/json"}
@@ -217,7 +217,7 @@ async def test_a_lost_connection_to_the_service_returns_503(
     """DynamoDB: the connection closes during a write, so that the outcome is unknown."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tally")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "tally-secret")
-    async with misbehaving() as service:
+    async with fake_dynamodb() as service:
         settings = make_settings(
             data_dir=tmp_path, store_engine="dynamodb", dynamodb_endpoint=service.url
         )

@@ -19,7 +19,7 @@ from tests.devices.harness import (
     make_settings,
     open_server,
 )
-from tests.store.misbehaving import Service, answer, closed, misbehaving
+from tests.store.fake_dynamodb import Service, closed, fake_dynamodb, response
 
 PAGE = 500  # the page size of an export
 LAST_PAGE: dict[str, Any] = {"Items": [], "Count": 0, "ScannedCount": 0}
@@ -33,7 +33,7 @@ async def shared() -> AsyncIterator[Service]:
         patch.setenv("AWS_ACCESS_KEY_ID", "tally")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "tally-secret")
         patch.setattr(dynamodb, "open_dynamodb", partial(open_dynamodb, retry_policy=retry_policy))
-        async with misbehaving() as service:
+        async with fake_dynamodb() as service:
             yield service
 
 
@@ -51,7 +51,7 @@ async def server(
 @pytest.fixture
 def service(shared: Service) -> Service:
     """The service without recorded requests."""
-    shared.forget()
+    shared.reset_state()
     return shared
 
 
@@ -85,7 +85,7 @@ async def test_an_interrupted_export_is_visibly_incomplete(
     """The connection closes without the final chunk."""
     board = Board()
     service.replies += [
-        answer({"Item": encode_item(device_item(board))}),
+        response({"Item": encode_item(device_item(board))}),
         readings_page(board),
         closed,
         closed,
@@ -106,9 +106,9 @@ async def test_a_complete_export_ends_with_the_final_chunk(
 ) -> None:
     board = Board()
     service.replies += [
-        answer({"Item": encode_item(device_item(board))}),
+        response({"Item": encode_item(device_item(board))}),
         readings_page(board),
-        answer(LAST_PAGE),
+        response(LAST_PAGE),
     ]
     received = await all_bytes(server, f"/devices/devices/{board.hardware_id}/export?format={name}")
     assert received.endswith(b"\r\n0\r\n\r\n")
@@ -148,7 +148,7 @@ def readings_page(board: Board) -> Callable[[asyncio.StreamWriter], Awaitable[No
     """Build a page of readings with a next page."""
     found = [reading_item(board, number) for number in range(PAGE)]
     last = {name: found[-1][name] for name in ("hardware_id", "ts_batch")}
-    return answer(
+    return response(
         {
             "Items": [encode_item(item) for item in found],
             "Count": PAGE,

@@ -27,7 +27,7 @@ from tests.cricket.pipeline_harness import open_cricket_engine
 from tests.cricket.sportmonks_harness import SportMonksHarness, open_sportmonks
 from tests.e2e.faulty_stores import PartialBatchEngine, open_throttling_proxy
 from tests.store.emulators import dynamodb_local, engine_at
-from tests.store.misbehaving import HurriedClock
+from tests.store.fake_dynamodb import InstantClock
 
 SYNCED = (
     CRICKET_LEAGUES,
@@ -90,7 +90,7 @@ async def test_ten_thousand_fixtures_are_synced_despite_partial_batches(
     async with open_cricket_engine(tmp_path) as engine, open_sportmonks() as scores:
         scheduled = schedule(scores, FIXTURE_COUNT)
         faulty_engine = PartialBatchEngine(engine, random.Random(1))
-        sync = sync_service(Store(faulty_engine, HurriedClock()), scores.gateway, scores.clock)
+        sync = sync_service(Store(faulty_engine, InstantClock()), scores.gateway, scores.clock)
         await sync_all(sync)
         assert faulty_engine.unprocessed > FIXTURE_COUNT / 10
         assert await match_ids(engine, CRICKET_FIXTURES) == scheduled

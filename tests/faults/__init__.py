@@ -1,9 +1,8 @@
-"""What must hold when things go wrong: crashes, contention, bad input, full disks, other processes on the same data.
+"""Tests of crashes, contention, invalid input, full disks and several processes on one data directory.
 
-Everything here is real: processes that are killed, files that are damaged, disks that are full. A
-module without `test_` in its name is either a child process that a test starts (`writers`,
-`contender`, `peer`, `ground`), or what the tests share: `children` starts and reads them, `audit`
-compares a whole database with itself, `steps` says what a key must hold after its n-th write,
-`linearise` and `precedence` judge whether a recorded history could have happened one call at a
-time.
+Everything is real: killed processes, damaged files, full disks. A module without `test_` in its name
+is a child process (`crash_writers`, `contention`, `peer`, `storage_limits`) or a helper:
+`child_process` starts and reads children, `audit` checks a database, `linearizability` and
+`serializability` check histories, `crash_steps` defines what writers write, `write_groups` controls
+group commits.
 """

@@ -1,8 +1,7 @@
-"""Compares a whole database with itself: indexes with tables, columns with items, the engine's view with the raw rows.
+"""Checks a database for consistency: indexes with tables, columns with items, engine with raw rows.
 
-`audit` is what every test of a crash ends with. It asks SQLite whether the file is sound, reads all
-tables and indexes both through the engine and by plain SQL, and fails on the first thing that does
-not fit.
+Every crash test ends with `audit`. It runs SQLite's integrity check, reads all tables and indexes
+through the engine and with SQL, and fails on the first mismatch.
 """
 
 from pathlib import Path
@@ -25,7 +24,7 @@ MAX_PAGES = 10_000
 
 
 async def audit(directory: Path) -> dict[str, list[Item]]:
-    """Everything in the store, table by table, once it has been found to agree with itself."""
+    """Check the store; return all items by table."""
     async with open_sqlite(directory) as engine:
         found = {
             name: await audit_table(engine, await engine.describe_table(name))
@@ -36,10 +35,10 @@ async def audit(directory: Path) -> dict[str, list[Item]]:
 
 
 async def audit_table(engine: Engine, table: Table) -> list[Item]:
-    """The items of a table, once its indexes have been found to show just these, through the engine."""
+    """Check a table's indexes through the engine; return its items."""
     items = await all_items(engine, Scan(table), MAX_PAGES)
     for index in table.by_name.values():
-        indexed = [_carried(table, index, item) for item in items if _in_index(index, item)]
+        indexed = [_projected(table, index, item) for item in items if _in_index(index, item)]
         shown = await all_items(engine, Scan(table, index=index.name), MAX_PAGES)
         assert _sorted(table, shown) == _sorted(table, indexed), (
             f"index {index.name} differs from table {table.name}"
@@ -64,7 +63,7 @@ async def _check_partition(
 
 
 def audit_file(directory: Path, tables: list[Table]) -> None:
-    """The same by plain SQL: sound pages, rows where their items say they are, and entries for just these rows."""
+    """Check the file with SQL: integrity, keys of rows, and index entries."""
     connection = apsw.Connection(str(directory / FILE_NAME), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         assert connection.pragma("integrity_check") == "ok"
@@ -93,7 +92,7 @@ def _audit_rows(connection: apsw.Connection, table: Table) -> None:
         is_found = (
             expires == until
             if expires is not None or until is None
-            else _is_noted((pk, sk), until, notes)
+            else _is_in_expiry_range((pk, sk), until, notes)
         )
         assert is_found, f"table {table.name}: {item} is stored as expiring at {expires}"
         for index in table.by_name.values():
@@ -118,8 +117,8 @@ def _expires(table: Table, item: Item) -> float | None:
     return None if until is None else float(until)
 
 
-def _is_noted(key: tuple[bytes, bytes], until: float, notes: list[Any]) -> bool:
-    """Whether a note leads the sweeper to it, at most a day late."""
+def _is_in_expiry_range(key: tuple[bytes, bytes], until: float, notes: list[Any]) -> bool:
+    """Whether an expiry range covers the row at most a day late."""
     return any(
         until <= due <= until + 86_400 and (pk, sk) <= key <= (last_pk, last_sk)
         for due, pk, sk, last_pk, last_sk in notes
@@ -130,7 +129,7 @@ def _in_index(index: Index, item: Item) -> bool:
     return all(part.name in item for part in index_key(index))
 
 
-def _carried(table: Table, index: Index, item: Item) -> Item:
+def _projected(table: Table, index: Index, item: Item) -> Item:
     if index.projection.kind == "ALL":
         return item
     carried = {*table.key_names, *(part.name for part in index_key(index)), *index.projection.names}

@@ -20,7 +20,7 @@ from tally.store.errors import StoreError
 from tally.store.expressions import F
 from tally.store.schema import KEYS_ONLY, GlobalIndex, N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
-from tests.faults.children import say
+from tests.faults.child_process import say
 
 BY_TEAM = GlobalIndex("by-team", partition=S("team"), sort=N("number"))
 PLAYERS = Table("players", partition=S("id"))
@@ -36,14 +36,14 @@ def player(name: str, number: int) -> dict[str, Any]:
 
 
 class Peer:
-    """A store, and one more connection to its file to hold locks with."""
+    """A store, and a second connection to its file that holds locks."""
 
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
         self._holder = apsw.Connection(str(engine.path))
 
     async def do(self, command: str, argument: str) -> Any:
-        """Carry out a command."""
+        """Execute a command."""
         value: Any = msgspec.json.decode(argument) if argument.startswith("{") else argument.split()
         if command == "put":
             await self._engine.put(Put(PLAYERS, value))
@@ -77,7 +77,7 @@ class Peer:
 
 
 async def put_many(engine: SqliteEngine, name: str, count: int, at_once: int) -> None:
-    """So many players, several at once, without a pause."""
+    """Put players concurrently without pauses."""
     numbers = iter(range(count))
 
     async def write() -> None:

@@ -1,4 +1,4 @@
-"""The judges of histories can say no: a lost update, a stale read, a write skew, a fork are each refused."""
+"""The history checkers reject a lost update, a stale read, a write skew and a fork."""
 
 import itertools
 from typing import Any
@@ -7,12 +7,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.faults.linearise import NEVER, Call, linearise
-from tests.faults.precedence import Transaction, contradiction
+from tests.faults.linearizability import NEVER, Call, linearize
+from tests.faults.serializability import Transaction, contradiction
 
 
 def register(state: Any, operation: Any) -> tuple[Any, Any]:
-    """A number that can be read, written, and added to."""
+    """A number that can be read, written and incremented."""
     kind, *value = operation
     if kind == "read":
         return state, state
@@ -23,62 +23,62 @@ def register(state: Any, operation: Any) -> tuple[Any, Any]:
 
 def test_calls_one_after_the_other_with_right_answers_are_explained_in_their_order() -> None:
     calls = [Call(1, 2, ("write", 5), "done"), Call(3, 4, ("add", 1), 6), Call(5, 6, ("read",), 6)]
-    assert linearise(calls, 0, register) == calls
+    assert linearize(calls, 0, register) == calls
 
 
 def test_an_empty_history_is_explained() -> None:
-    assert linearise([], 0, register) == []
+    assert linearize([], 0, register) == []
 
 
-def test_calls_at_once_may_take_effect_in_either_order() -> None:
-    """The one that was asked first took effect last."""
+def test_concurrent_calls_may_take_effect_in_either_order() -> None:
+    """The call that started first took effect last."""
     first, second = Call(1, 10, ("add", 1), 2), Call(2, 9, ("add", 1), 1)
-    assert linearise([first, second], 0, register) == [second, first]
+    assert linearize([first, second], 0, register) == [second, first]
 
 
-def test_a_lost_update_is_refused() -> None:
-    """Two added one each to the same zero."""
-    assert linearise([Call(1, 10, ("add", 1), 1), Call(2, 9, ("add", 1), 1)], 0, register) is None
+def test_a_lost_update_is_rejected() -> None:
+    """Two calls incremented the same zero."""
+    assert linearize([Call(1, 10, ("add", 1), 1), Call(2, 9, ("add", 1), 1)], 0, register) is None
 
 
-def test_a_stale_read_is_refused() -> None:
-    """It was asked after the write had been answered, and saw what was there before."""
+def test_a_stale_read_is_rejected() -> None:
+    """It started after the write ended, and returned the previous value."""
     write = Call(1, 2, ("write", 5), "done")
-    assert linearise([write, Call(3, 4, ("read",), 0)], 0, register) is None
-    assert linearise([write, Call(1.5, 4, ("read",), 0)], 0, register) is not None
+    assert linearize([write, Call(3, 4, ("read",), 0)], 0, register) is None
+    assert linearize([write, Call(1.5, 4, ("read",), 0)], 0, register) is not None
 
 
-def test_a_value_that_goes_back_is_refused() -> None:
-    """One reader saw the write, a later one did not, while the write was still going on."""
+def test_a_non_monotonic_read_is_rejected() -> None:
+    """One reader saw the write, a later one did not, while the write was in progress."""
     write = Call(1, 10, ("write", 5), "done")
     assert (
-        linearise([write, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
+        linearize([write, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
     )
     assert (
-        linearise([write, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register)
+        linearize([write, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register)
         is not None
     )
 
 
 def test_an_unanswered_call_may_have_happened_or_not() -> None:
-    """But what was seen of it once stays seen, and it cannot have happened before it was asked."""
+    """Once seen it stays visible, and it cannot take effect before it starts."""
     lost = Call(1, NEVER, ("write", 5))
     assert (
-        linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register)
+        linearize([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 5)], 0, register)
         is not None
     )
     assert (
-        linearise([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 0)], 0, register)
+        linearize([lost, Call(2, 3, ("read",), 0), Call(4, 5, ("read",), 0)], 0, register)
         is not None
     )
     assert (
-        linearise([lost, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
+        linearize([lost, Call(2, 3, ("read",), 5), Call(4, 5, ("read",), 0)], 0, register) is None
     )
-    assert linearise([Call(6, NEVER, ("write", 5)), Call(2, 3, ("read",), 5)], 0, register) is None
+    assert linearize([Call(6, NEVER, ("write", 5)), Call(2, 3, ("read",), 5)], 0, register) is None
 
 
-def test_a_write_skew_is_refused() -> None:
-    """Two transactions over one whole state: each saw the other's item unchanged and changed its own."""
+def test_a_write_skew_is_rejected() -> None:
+    """Each of two transactions saw the other's item unchanged and changed its own."""
 
     def pair(state: Any, operation: Any) -> tuple[Any, Any]:
         mine, other = operation
@@ -87,8 +87,8 @@ def test_a_write_skew_is_refused() -> None:
         return state[other], tuple(after)
 
     calls = [Call(1, 10, (0, 1), "on"), Call(2, 9, (1, 0), "on")]
-    assert linearise(calls, ("on", "on"), pair) is None
-    assert linearise([calls[0], Call(2, 9, (1, 0), "off")], ("on", "on"), pair) is not None
+    assert linearize(calls, ("on", "on"), pair) is None
+    assert linearize([calls[0], Call(2, 9, (1, 0), "off")], ("on", "on"), pair) is not None
 
 
 OPERATIONS = st.one_of(
@@ -112,7 +112,7 @@ CALLS = st.builds(
 
 
 def test_a_write_that_changes_nothing_at_first_may_have_come_later() -> None:
-    """Two wrote zero, at once with one who wrote five and was seen: one of the zeros came after the five."""
+    """Two calls wrote zero, concurrently with one that wrote five and was seen."""
     zeros = [Call(1, 20, ("write", 0), "done"), Call(1, 20, ("write", 0), "done")]
     calls = [
         *zeros,
@@ -120,14 +120,14 @@ def test_a_write_that_changes_nothing_at_first_may_have_come_later() -> None:
         Call(4, 5, ("read",), 5),
         Call(6, 7, ("read",), 0),
     ]
-    assert linearise(calls, 0, register) is not None
+    assert linearize(calls, 0, register) is not None
 
 
 @given(st.lists(CALLS, max_size=5))
 @settings(max_examples=300)
 def test_the_search_agrees_with_trying_all_orders(calls: list[Call]) -> None:
-    """On small histories, made up without regard to sense, it finds an order just where there is one."""
-    order = linearise(calls, 0, register)
+    """On small random histories it finds an order exactly if one exists."""
+    order = linearize(calls, 0, register)
     assert (order is not None) == any(map(possible, orders(calls)))
     if order is not None:
         assert possible(order)
@@ -137,7 +137,7 @@ def test_the_search_agrees_with_trying_all_orders(calls: list[Call]) -> None:
 
 
 def orders(calls: list[Call]) -> list[tuple[Call, ...]]:
-    """All orders of all answered calls with any of the others."""
+    """All orders of all completed calls with any subset of the others."""
     answered = [call for call in calls if call.answered != NEVER]
     others = [call for call in calls if call.answered == NEVER]
     chosen = itertools.chain.from_iterable(
@@ -147,7 +147,7 @@ def orders(calls: list[Call]) -> list[tuple[Call, ...]]:
 
 
 def possible(order: Any) -> bool:
-    """Whether nobody is answered before one that comes earlier asked, and all answers are right."""
+    """Whether the order respects real time and all results are correct."""
     state: Any = 0
     for position, call in enumerate(order):
         if any(later.answered < call.asked for later in order[position:]):
@@ -187,8 +187,8 @@ def test_a_reader_of_half_a_transaction_is_found() -> None:
     assert "each came before the next" in str(contradiction(history))
 
 
-def test_a_reader_of_the_past_is_found() -> None:
-    """A snapshot that would be fine in itself, but was asked for after the write had been answered."""
+def test_a_stale_snapshot_is_detected() -> None:
+    """A consistent snapshot that was requested after the write ended."""
     write = Transaction(1, 2, {"x": 0}, {"x": 1})
     assert "each came before the next" in str(contradiction([write, Transaction(3, 4, {"x": 0})]))
     assert contradiction([write, Transaction(1.5, 4, {"x": 0})]) is None

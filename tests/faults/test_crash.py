@@ -1,7 +1,7 @@
-"""After `kill -9` at any moment: every acknowledged write is there, no half transaction, indexes equal to tables.
+"""After `kill -9` at any moment: no acknowledged write is lost, no transaction is partial, indexes match.
 
-The child (`writers`) is killed after a number of acknowledgements, never after a time, and the next
-one goes on in the same directory: so the recovery of what an earlier crash left is killed too.
+The child (`crash_writers`) is killed after a number of acknowledgements, and the next one continues
+in the same directory, so recovery itself is interrupted too.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from tally.store.api import Put
 from tally.store.sqlite import open_sqlite
 from tally.store.sqlite.files import FILE_NAME
 from tally.store.values import Item
-from tests.faults import steps
+from tests.faults import crash_steps
 from tests.faults.audit import audit
-from tests.faults.children import Child, started
-from tests.faults.steps import ACCOUNTS, READINGS, READINGS_LATER, RIGHT, TABLES
+from tests.faults.child_process import Child, started
+from tests.faults.crash_steps import ACCOUNTS, READINGS, READINGS_LATER, RIGHT, TABLES
 
 ROUNDS = 8
 
 
 @dataclass(slots=True)
 class Progress:
-    """What the children said, over all of their lives."""
+    """The children's output over all restarts."""
 
     did: dict[str, set[int]] = field(default_factory=lambda: defaultdict(lambda: {0}))
     tried: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     refused: set[str] = field(default_factory=set)
 
     def note(self, line: str) -> bool:
-        """Take in a line; whether it is an acknowledgement."""
+        """Process a line; return whether it is an acknowledgement."""
         kind, *about = line.split()
         assert kind != "wrong", line
         if kind not in ("try", "did", "refused"):
@@ -54,11 +54,11 @@ class Progress:
         return max(self.did[name])
 
     def possible(self, name: str) -> range:
-        """The steps of which one must be what is found: from the last acknowledged to the last tried."""
+        """The steps that may be found: from the last acknowledged to the last attempted."""
         return range(self.last(name), max(self.tried[name], self.last(name)) + 1)
 
     def as_json(self) -> str:
-        """What the next child needs to go on."""
+        """The state that the next child needs to continue."""
         return msgspec.json.encode(
             {name: (self.last(name), self.tried[name]) for name in {*self.did, *self.tried}}
         ).decode()
@@ -68,43 +68,48 @@ async def lay_ground(directory: Path) -> None:
     async with open_sqlite(directory) as engine:
         for table in TABLES:
             await engine.create_table(table)
-        for number in range(steps.PAIRS):
+        for number in range(crash_steps.PAIRS):
             await engine.put(Put(RIGHT, {"id": f"pair-{number}/taken"}))
-        for number in range(steps.ACCOUNTS_COUNT):
+        for number in range(crash_steps.ACCOUNTS_COUNT):
             await engine.put(
                 Put(
                     ACCOUNTS,
-                    {**steps.account(number), "kind": "account", "balance": steps.START_BALANCE},
+                    {
+                        **crash_steps.account(number),
+                        "kind": "account",
+                        "balance": crash_steps.START_BALANCE,
+                    },
                 )
             )
 
 
 async def follow(child: Child, progress: Progress, acknowledgements: int) -> None:
-    """Take in what the child says, up to so many acknowledgements."""
+    """Process the child's output up to this many acknowledgements."""
     while acknowledgements:
         acknowledgements -= progress.note(await child.line())
 
 
 async def kill(child: Child, progress: Progress) -> None:
-    """Kill the child, and take in what it had said until then."""
+    """Kill the child and process its remaining output."""
     child.kill()
     for line in await child.rest():
         progress.note(line)
 
 
 def check(found: dict[str, list[Item]], progress: Progress) -> None:
-    """Hold what was found against what was said."""
+    """Compare the stored items with the output."""
     readings = {(item["group"], item["id"]): item for item in found["readings"]}
-    for name in (f"single-{number}" for number in range(steps.SINGLES)):
-        state = readings.pop(tuple(steps.single_key(name).values()), None)
-        assert state in [steps.single_state(name, number) for number in progress.possible(name)], (
-            name
-        )
-    for name in (f"batch-{number}" for number in range(steps.BATCHES)):
-        for position in range(steps.BATCH_KEYS):
-            state = readings.pop(tuple(steps.batch_key(name, position).values()), None)
+    for name in (f"single-{number}" for number in range(crash_steps.SINGLES)):
+        state = readings.pop(tuple(crash_steps.single_key(name).values()), None)
+        assert state in [
+            crash_steps.single_state(name, number) for number in progress.possible(name)
+        ], name
+    for name in (f"batch-{number}" for number in range(crash_steps.BATCHES)):
+        for position in range(crash_steps.BATCH_KEYS):
+            state = readings.pop(tuple(crash_steps.batch_key(name, position).values()), None)
             assert state in [
-                steps.batch_state(name, position, number) for number in progress.possible(name)
+                crash_steps.batch_state(name, position, number)
+                for number in progress.possible(name)
             ], name
     assert readings == {}, "items that nobody wrote"
     check_ledger(found, progress)
@@ -115,10 +120,10 @@ def check(found: dict[str, list[Item]], progress: Progress) -> None:
 
 
 def check_ledger(found: dict[str, list[Item]], progress: Progress) -> None:
-    """Accounts and counters stand where the ledger says; it holds all that was acknowledged, and nothing that was not tried."""
+    """Accounts and counters match the ledger, which contains all acknowledged and only attempted entries."""
     entries = {item["id"]: item for item in found["ledger"]}
     assert not entries.keys() & progress.refused
-    balances = dict.fromkeys(range(steps.ACCOUNTS_COUNT), steps.START_BALANCE)
+    balances = dict.fromkeys(range(crash_steps.ACCOUNTS_COUNT), crash_steps.START_BALANCE)
     counts: dict[str, int] = defaultdict(int)
     for item in entries.values():
         name, number = item["worker"], item["number"]
@@ -126,7 +131,7 @@ def check_ledger(found: dict[str, list[Item]], progress: Progress) -> None:
         if name.startswith("token"):
             counts[name] += 1
             continue
-        source, target, amount = steps.transfer(name, number)
+        source, target, amount = crash_steps.transfer(name, number)
         balances[source] -= amount
         balances[target] += amount
     for name, numbers in progress.did.items():
@@ -138,27 +143,27 @@ def check_ledger(found: dict[str, list[Item]], progress: Progress) -> None:
     assert {f"account-{number}": balance for number, balance in balances.items()} == {
         key: item["balance"] for key, item in accounts.items() if key.startswith("account")
     }
-    assert sum(balances.values()) == steps.ACCOUNTS_COUNT * steps.START_BALANCE
+    assert sum(balances.values()) == crash_steps.ACCOUNTS_COUNT * crash_steps.START_BALANCE
     assert counts == {
         key: item["count"] for key, item in accounts.items() if key.startswith("token")
     }
 
 
 def check_pairs(left: set[str], right: set[str], progress: Progress) -> None:
-    """Both halves of a pair or neither: all that was acknowledged, nothing that was refused."""
-    assert left | {f"pair-{number}/taken" for number in range(steps.PAIRS)} == right
-    for name in (f"pair-{number}" for number in range(steps.PAIRS)):
+    """Pairs are complete or absent; all acknowledged exist, no rejected does."""
+    assert left | {f"pair-{number}/taken" for number in range(crash_steps.PAIRS)} == right
+    for name in (f"pair-{number}" for number in range(crash_steps.PAIRS)):
         said = {
             f"{name}/{number}/{position}"
             for number in progress.did[name] - {0}
-            for position in range(steps.PAIRS_AT_ONCE)
+            for position in range(crash_steps.PAIRS_AT_ONCE)
         }
         assert said <= left
         assert not any(each.endswith("never") for each in left)
 
 
 def check_events(found: set[str], progress: Progress) -> None:
-    """What was swept is gone, what was not yet to be swept is there."""
+    """Swept items are deleted, and items that are not due exist."""
     gone = {f"event-{number}" for number in range(1, progress.last("sweep") + 1)}
     due = range(
         max(progress.last("sweep"), progress.tried["sweep"]) + 1, progress.last("event") + 1
@@ -178,10 +183,10 @@ async def crash_while_writing(
 async def crash_while_declaring(
     child: Child, progress: Progress, chance: random.Random, _directory: Path
 ) -> None:
-    """Killed in or shortly after the transaction that drops and fills indexes."""
+    """Kill during or shortly after the transaction that drops and fills indexes."""
     await follow(child, progress, chance.randrange(1, 300))
     command = chance.choice(("ensure later", "ensure first"))
-    await child.tell(command)
+    await child.send(command)
     while (line := await child.line()) != f"begin {command}":
         progress.note(line)
     for _ in range(chance.choice((0, 0, 1, 30))):
@@ -191,10 +196,10 @@ async def crash_while_declaring(
 async def crash_while_closing(
     child: Child, progress: Progress, chance: random.Random, directory: Path
 ) -> None:
-    """Killed between the last commits and the end of the last checkpoint, which writes to the database file."""
+    """Kill between the last commits and the end of the last checkpoint."""
     await follow(child, progress, chance.randrange(1, 700))
     database = directory / FILE_NAME
-    await child.tell("close")
+    await child.send("close")
     while (line := await child.line()) != "begin close":
         progress.note(line)
     if chance.random() < 0.7:
@@ -208,17 +213,15 @@ CRASHES = (crash_while_writing, crash_while_writing, crash_while_declaring, cras
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(4))
-async def test_a_killed_process_loses_nothing_that_it_acknowledged(
-    tmp_path: Path, part: int
-) -> None:
-    """Eight crashes of one directory in a row, of all kinds, each found to have lost nothing and left nothing half done."""
+async def test_a_killed_process_loses_no_acknowledged_write(tmp_path: Path, part: int) -> None:
+    """Eight crashes of all kinds on one directory."""
     chance = random.Random()
     directory = tmp_path / f"{chance.getrandbits(64):x}"
     progress = Progress()
     await lay_ground(directory)
     for round_number in range(ROUNDS):
-        async with started("writers", str(directory)) as child:
-            await child.tell(progress.as_json())
+        async with started("crash_writers", str(directory)) as child:
+            await child.send(progress.as_json())
             await child.expect("open")
             await chance.choice(CRASHES)(child, progress, chance, directory)
             await kill(child, progress)
@@ -231,14 +234,14 @@ BACKFILLED = 4_000
 
 
 @pytest.mark.soak
-async def test_a_process_killed_while_it_fills_an_index_leaves_the_old_table_or_the_new_one(
+async def test_a_process_killed_during_a_backfill_leaves_the_old_or_the_new_table(
     tmp_path: Path,
 ) -> None:
-    """Killed at the start of the work, or when its commit appears in the log: it is all there afterwards, or nothing of it."""
+    """Killed at the start, or when the commit appears in the log."""
     chance = random.Random()
     directory = tmp_path / f"{chance.getrandbits(64):x}"
     items = [
-        dict(steps.batch_state("batch-0", 1, 1) or {}, id=f"item-{number}", retired=number)
+        dict(crash_steps.batch_state("batch-0", 1, 1) or {}, id=f"item-{number}", retired=number)
         for number in range(BACKFILLED)
     ]
     await lay_ground(directory)
@@ -250,10 +253,10 @@ async def test_a_process_killed_while_it_fills_an_index_leaves_the_old_table_or_
             if await declared(directory) == set(READINGS_LATER.by_name)
             else "ensure later"
         )
-        async with started("writers", str(directory), "idle") as child:
+        async with started("crash_writers", str(directory), "idle") as child:
             await child.expect("open")
             before = log_size(directory)
-            await child.tell(command)
+            await child.send(command)
             await child.expect(f"begin {command}")
             while wait and log_size(directory) == before and child.running:
                 pass
@@ -264,7 +267,7 @@ async def test_a_process_killed_while_it_fills_an_index_leaves_the_old_table_or_
 
 
 async def declared(directory: Path) -> set[str]:
-    """The names of the indexes that the table has now."""
+    """The names of the table's indexes."""
     async with open_sqlite(directory) as engine:
         return set((await engine.describe_table(READINGS.name)).by_name)
 

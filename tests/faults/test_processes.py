@@ -1,4 +1,4 @@
-"""Two processes share one data directory: each sees at once what the other was told is stored, and neither stops the other."""
+"""Two processes share a data directory: each sees acknowledged writes of the other and never blocks it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tally.store.expressions import F
 from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.faults.audit import audit, audit_table
-from tests.faults.children import Child, started
+from tests.faults.child_process import Child, started
 from tests.faults.peer import PLAYERS, PLAYERS_LATER, player, put_many
 from tests.store.tables import all_items
 
@@ -30,71 +30,76 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
 
 @pytest.fixture
 async def peer(engine: SqliteEngine) -> AsyncIterator[Child]:
-    """The other process, on the same directory."""
+    """The other process on the same directory."""
     async with started("peer", str(engine.path.parent)) as child:
         await child.expect("open")
         yield child
 
 
-async def ask(peer: Child, command: str, argument: Any = "") -> Any:
-    """What the other process answers."""
+async def request(peer: Child, command: str, argument: Any = "") -> Any:
+    """Send a command to the other process and return its response."""
     encoded = argument if isinstance(argument, str) else msgspec.json.encode(argument).decode()
-    return msgspec.json.decode(await peer.ask(f"{command} {encoded}"))
+    return msgspec.json.decode(await peer.request(f"{command} {encoded}"))
 
 
-async def test_each_sees_at_once_what_the_other_wrote(engine: SqliteEngine, peer: Child) -> None:
-    """A hundred items in turns, each read by the other process right after it was acknowledged."""
+async def test_each_process_sees_acknowledged_writes_of_the_other(
+    engine: SqliteEngine, peer: Child
+) -> None:
+    """A hundred items alternately, each read by the other process after its acknowledgement."""
     for number in range(50):
         mine, theirs = player("mine", number), player("theirs", number)
         await engine.put(Put(PLAYERS, mine))
-        assert await ask(peer, "get", {"id": mine["id"]}) == mine
-        assert await ask(peer, "put", theirs) == "done"
+        assert await request(peer, "get", {"id": mine["id"]}) == mine
+        assert await request(peer, "put", theirs) == "done"
         assert (await engine.get(Get(PLAYERS, {"id": theirs["id"]}))).item == theirs
         assert (await engine.scan(Scan(PLAYERS))).scanned == 2 * (number + 1)
 
 
-async def test_a_condition_sees_what_the_other_wrote(engine: SqliteEngine, peer: Child) -> None:
-    """A version that both count up in turns never fails its condition."""
+async def test_a_condition_sees_writes_of_the_other_process(
+    engine: SqliteEngine, peer: Child
+) -> None:
+    """A version that both increment alternately never fails its condition."""
     await engine.put(Put(PLAYERS, {"id": "shared", "version": 0}))
     for version in range(0, 20, 2):
         await engine.update(
             Update(PLAYERS, {"id": "shared"}, (F("version").add(1),), F("version") == version)
         )
-        assert await ask(peer, "get", {"id": "shared"}) == {"id": "shared", "version": version + 1}
-        assert await ask(peer, "put", {"id": "shared", "version": version + 2}) == "done"
+        assert await request(peer, "get", {"id": "shared"}) == {
+            "id": "shared",
+            "version": version + 1,
+        }
+        assert await request(peer, "put", {"id": "shared", "version": version + 2}) == "done"
 
 
-async def test_an_index_made_by_one_is_complete_and_kept_by_both(
+async def test_an_index_created_by_one_process_is_maintained_by_both(
     engine: SqliteEngine, peer: Child, tmp_path: Path
 ) -> None:
-    """The other process writes without a pause while the index is made, and with a declaration that does not know of it."""
+    """The other process writes during the backfill, with a declaration without the index."""
     await put_many(engine, "before", 300, 30)
     writing = asyncio.ensure_future(put_many(engine, "during", 600, 30))
     await asyncio.sleep(0)
-    assert await ask(peer, "ensure", "later") == "done"
+    assert await request(peer, "ensure", "later") == "done"
     assert not writing.done()
     await writing
     await put_many(engine, "mine", 50, 10)
-    assert await ask(peer, "many", "theirs 50 10") == "done"
+    assert await request(peer, "many", "theirs 50 10") == "done"
     assert len(await all_items(engine, Scan(PLAYERS))) == 1_000
     await audit_table(engine, PLAYERS_LATER)
     for team in ("team-0", "team-1", "team-2"):
         through_mine = await all_items(
             engine, Query(PLAYERS_LATER, F("team") == team, index="by-team")
         )
-        assert sorted(await ask(peer, "team", team), key=lambda item: str(item["id"])) == sorted(
-            through_mine, key=lambda item: str(item["id"])
-        )
+        assert sorted(
+            await request(peer, "team", team), key=lambda item: str(item["id"])
+        ) == sorted(through_mine, key=lambda item: str(item["id"]))
     await engine.close()
     await audit(tmp_path)
 
 
-async def test_an_index_made_by_the_other_holds_for_writers_who_do_not_know_it(
-    engine: SqliteEngine, peer: Child
-) -> None:
-    """A value of the wrong type for the new index's key is refused, though the writer's own declaration has no such index."""
+async def test_an_index_of_another_process_is_enforced(engine: SqliteEngine, peer: Child) -> None:
+    """A value of the wrong type for the new index key is rejected."""
     await engine.put(Put(PLAYERS, {"id": "older", "team": 5, "number": "five"}))
-    assert await ask(peer, "ensure", "later") == "done"
+    assert await request(peer, "ensure", "later") == "done"
     with pytest.raises(InvalidKey, match="team is of type S, not N"):
         await engine.put(Put(PLAYERS, {"id": "newer", "team": 5, "number": 5}))
     assert (
@@ -106,7 +111,7 @@ async def test_an_index_made_by_the_other_holds_for_writers_who_do_not_know_it(
         "number": "five",
     }
     await engine.put(Put(PLAYERS, {"id": "older", "team": "red", "number": 5}))
-    assert [item["id"] for item in await ask(peer, "team", "red")] == ["older"]
+    assert [item["id"] for item in await request(peer, "team", "red")] == ["older"]
 
 
 async def test_an_index_dropped_by_the_other_is_unknown_here(
@@ -114,17 +119,17 @@ async def test_an_index_dropped_by_the_other_is_unknown_here(
 ) -> None:
     await engine.ensure_table(PLAYERS_LATER)
     await engine.put(Put(PLAYERS, player("mine", 1)))
-    assert await ask(peer, "ensure", "first") == "done"
+    assert await request(peer, "ensure", "first") == "done"
     with pytest.raises(UnknownIndex, match="by-team"):
         await engine.query(Query(PLAYERS_LATER, F("team") == "team-1", index="by-team"))
     await engine.put(Put(PLAYERS_LATER, player("mine", 2)))
     await audit_table(engine, PLAYERS)
 
 
-async def test_a_table_dropped_and_made_anew_by_another_store_is_met_as_it_is(
+async def test_a_table_recreated_by_another_store_is_used_as_stored(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    """First it is missing, for reads and writes; then it has another key, and the old one is refused."""
+    """First it is missing; then it has another key, and the old one is rejected."""
     await engine.put(Put(PLAYERS, player("mine", 1)))
     anew = Table("players", partition=S("name"))
     async with open_sqlite(tmp_path) as other:
@@ -147,7 +152,7 @@ async def test_a_table_dropped_and_made_anew_by_another_store_is_met_as_it_is(
 
 
 def is_locked(engine: SqliteEngine) -> bool:
-    """Whether somebody holds the write lock now."""
+    """Whether another connection holds the write lock."""
     connection = apsw.Connection(str(engine.path))
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -159,11 +164,11 @@ def is_locked(engine: SqliteEngine) -> bool:
     return False
 
 
-async def test_a_process_killed_while_it_holds_the_lock_stops_nobody(
+async def test_a_process_killed_with_the_lock_blocks_nobody(
     engine: SqliteEngine, peer: Child
 ) -> None:
-    """What waited goes on, and what the dead one had begun is gone."""
-    assert await ask(peer, "hold") == "done"
+    """Waiting writes continue, and its unfinished transaction is rolled back."""
+    assert await request(peer, "hold") == "done"
     assert is_locked(engine)
     waiting = [
         asyncio.ensure_future(engine.put(Put(PLAYERS, player("mine", number))))
@@ -177,12 +182,12 @@ async def test_a_process_killed_while_it_holds_the_lock_stops_nobody(
 
 
 async def test_readers_never_wait_for_a_writer(engine: SqliteEngine, peer: Child) -> None:
-    """Every read is answered while another process stands still in the middle of a write transaction."""
+    """Reads succeed while another process is suspended inside a write transaction."""
     first = player("mine", 1)
     await engine.ensure_table(PLAYERS_LATER)
     await engine.put(Put(PLAYERS, first))
-    assert await ask(peer, "hold") == "done"
-    peer.stop()
+    assert await request(peer, "hold") == "done"
+    peer.suspend()
     assert is_locked(engine)
     waiting = asyncio.ensure_future(engine.put(Put(PLAYERS, player("mine", 2))))
     await asyncio.sleep(0)
@@ -204,26 +209,24 @@ async def test_readers_never_wait_for_a_writer(engine: SqliteEngine, peer: Child
 
 
 @pytest.mark.soak
-async def test_two_that_write_as_hard_as_they_can_both_come_to_an_end(
-    engine: SqliteEngine, peer: Child
-) -> None:
-    """Neither is starved: a writer that had to wait for the lock for ten seconds would be refused."""
-    theirs = asyncio.ensure_future(ask(peer, "many", "theirs 2000 20"))
+async def test_two_busy_writers_both_finish(engine: SqliteEngine, peer: Child) -> None:
+    """Neither starves: a writer that waits ten seconds for the lock would fail."""
+    theirs = asyncio.ensure_future(request(peer, "many", "theirs 2000 20"))
     await put_many(engine, "mine", 2_000, 20)
     assert await theirs == "done"
     assert len(await all_items(engine, Scan(PLAYERS))) == 4_000
 
 
-async def test_many_may_open_a_new_directory_at_once(tmp_path: Path) -> None:
-    """Eight processes meet in a directory that does not exist yet, and all find one store."""
+async def test_many_processes_may_open_a_new_directory_concurrently(tmp_path: Path) -> None:
+    """Eight processes open a directory that does not exist yet, and share one store."""
     directory = tmp_path / "new"
     async with AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(started("peer", str(directory))) for _ in range(8)]
         for peer in peers:
             await peer.expect("open")
         for peer in peers:
-            assert await ask(peer, "ensure", "first") == "done"
+            assert await request(peer, "ensure", "first") == "done"
         for number, peer in enumerate(peers):
-            assert await ask(peer, "put", player("theirs", number)) == "done"
-            assert len(await ask(peer, "page")) == number + 1
+            assert await request(peer, "put", player("theirs", number)) == "done"
+            assert len(await request(peer, "page")) == number + 1
     await audit(directory)

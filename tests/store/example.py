@@ -1,6 +1,6 @@
-"""A small backend to show access patterns and schemas at work: matches, who follows them, and locks.
+"""An example backend for access patterns and schemas: matches, followers and locks.
 
-It has one pattern of each kind that the backends need, and it is what docs/store.md speaks of.
+It has one pattern of each kind that the backends need.
 """
 
 from collections.abc import AsyncGenerator, Iterable
@@ -67,7 +67,7 @@ LOCKS = Table(
 
 @dataclass(frozen=True, slots=True)
 class Fixtures:
-    """Every match that the system knows about."""
+    """All matches."""
 
     store: Store
     tables: ClassVar = (FIXTURES,)
@@ -175,7 +175,7 @@ class Fixtures:
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """Who follows which match, and how many do."""
+    """The followers of each match, and their number."""
 
     store: Store
     tables: ClassVar = (FOLLOWS, FOLLOW_COUNTS)
@@ -233,7 +233,7 @@ class Follows:
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """One holder at a time."""
+    """Locks with one holder at a time."""
 
     store: Store
     tables: ClassVar = (LOCKS,)
@@ -269,6 +269,6 @@ CATALOGUE = Catalogue({"example": (Fixtures, Follows, Locks)})
 
 
 async def make_tables(engine: Engine) -> None:
-    """All tables of the example, on an engine."""
+    """Create all tables of the example on an engine."""
     for table in CATALOGUE.tables():
         await engine.create_table(table)

@@ -1,9 +1,7 @@
-"""What an engine can do, found out by asking it.
+"""Probes what a DynamoDB service supports; services differ, some only by age.
 
-Services that speak DynamoDB differ, and some differences are only of age.
-
-able = await features(engine)
-if not able.empty_strings: pytest.skip(...)
+found = await features(engine)
+if not found.empty_strings: pytest.skip(...)
 """
 
 import uuid
@@ -19,7 +17,7 @@ SCRATCH = Table("features-scratch", partition=S("id"), ttl="expiresAt")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Each field is a question that DynamoDB itself answers with yes (or with 100)."""
+    """Each field is true for DynamoDB itself, or 100."""
 
     failed_item_on_condition: bool  # a failed condition of a single write tells what stood there
     empty_strings: bool  # an attribute that is no key may be an empty string or binary
@@ -33,7 +31,7 @@ class Features:
 
 
 async def features(engine: Engine) -> Features:
-    """Ask the engine, in a table of its own."""
+    """Probe the engine with a table of its own."""
     await engine.ensure_table(SCRATCH)
     return Features(
         failed_item_on_condition=await _failed_item_on_condition(engine),

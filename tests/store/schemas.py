@@ -1,4 +1,4 @@
-"""Made-up tables for hypothesis: any keys, indexes, projections, TTL and attributes, with names that no one would choose."""
+"""Hypothesis strategies for tables: any keys, indexes, projections, TTL and attributes, unusual names."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ _VERSIONS = st.sampled_from(["0.0.1", "1.0.0", "1.2.3", "12.0.10"])
 
 @st.composite
 def tables(draw: Any) -> Table:
-    """A table that its declaration allows."""
+    """A valid table."""
     # Which name and type goes where is left to chance in one draw; one name that nobody thought of
     # is enough.
     rng = random.Random(draw(_SEEDS))
@@ -100,5 +100,5 @@ def _indexes(
 
 
 def schemas() -> SearchStrategy[list[Table]]:
-    """A few tables of different names."""
+    """A few tables with distinct names."""
     return st.lists(tables(), max_size=2, unique_by=lambda table: table.name)

@@ -1,12 +1,8 @@
-"""Made-up values, tables, items, keys, conditions, updates and operations, for hypothesis.
+"""Hypothesis strategies for values, items, conditions, updates and operations.
 
-Everything is drawn from small pools, so that what is drawn meets: a condition speaks of attributes
-that items have, an update follows paths that lead somewhere, two writes hit one key. Operations are
-plain data (`tally.store.api`), which is what lets hypothesis shrink a failing sequence and print
-it.
-
-Strategies are built once and shared: building and validating them for every example would take
-longer than the examples.
+Everything is drawn from small pools, so that values meet: a condition uses attributes that items
+have, an update follows existing paths, two writes share a key. Operations are plain data
+(`tally.store.api`), so hypothesis can shrink and print a failing sequence.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -84,7 +80,7 @@ def wide_numbers() -> SearchStrategy[Decimal]:
 
 @cache
 def numbers() -> SearchStrategy[Any]:
-    """Mostly small numbers, which meet, and some at the edges."""
+    """Mostly small numbers, and some at the limits."""
     near = st.integers(-3, 3)
     fractions = st.decimals(-5, 5, allow_nan=False, places=1)
     edges = st.sampled_from(
@@ -101,7 +97,7 @@ def numbers() -> SearchStrategy[Any]:
 
 @cache
 def strings(smallest: int = 0) -> SearchStrategy[str]:
-    """Short strings, some of them beyond ASCII and beyond the basic plane."""
+    """Short strings, some outside of ASCII and the basic plane."""
     pool = ("x", "y", "xy", "yx", "é", "\uffff", "😀", "x😀")
     drawn = st.text(st.characters(exclude_categories=["Cs"]), min_size=smallest, max_size=5)
     return st.one_of(st.sampled_from(pool), st.sampled_from(pool), drawn)
@@ -117,7 +113,7 @@ def binaries(smallest: int = 0) -> SearchStrategy[bytes]:
 
 @cache
 def scalars(smallest: int = 0) -> SearchStrategy[Any]:
-    """One of the five types that hold no other."""
+    """A value of one of the five scalar types."""
     return st.one_of(numbers(), strings(smallest), binaries(smallest), st.booleans(), st.none())
 
 
@@ -137,13 +133,13 @@ def _containers(inside: SearchStrategy[Any]) -> SearchStrategy[Any]:
 
 @cache
 def values(smallest: int = 0) -> SearchStrategy[Any]:
-    """Any value; `smallest` is the least length of strings and binaries."""
+    """Any value; `smallest` is the minimum length of strings and binaries."""
     return st.recursive(st.one_of(scalars(smallest), sets(smallest)), _containers, max_leaves=5)
 
 
 @cache
 def items(smallest: int = 0) -> SearchStrategy[Item]:
-    """Attributes without a key. `list` and `map` are what they say, most of the time."""
+    """Attributes without a key. `list` and `map` usually have the type of their name."""
     value = values(smallest)
     lists = st.one_of(st.lists(value, max_size=3), st.lists(value, max_size=3), value)
     maps = st.dictionaries(st.sampled_from(INNER), value, max_size=3)
@@ -162,7 +158,7 @@ def items(smallest: int = 0) -> SearchStrategy[Item]:
 
 @cache
 def paths() -> SearchStrategy[Path]:
-    """A place in an item, which is there more often than not."""
+    """A path that usually exists."""
     return st.integers(0, len(PATHS) - 1).map(lambda position: PATHS[position])
 
 
@@ -196,7 +192,7 @@ def _simple_conditions(smallest: int) -> SearchStrategy[Condition]:
 
 @cache
 def conditions(smallest: int = 0) -> SearchStrategy[Condition]:
-    """Any condition, of a few tests joined at will."""
+    """A condition of a few combined tests."""
 
     def join(inner: SearchStrategy[Condition]) -> SearchStrategy[Condition]:
         return st.one_of(
@@ -231,7 +227,7 @@ def _update_operands(smallest: int) -> SearchStrategy[Any]:
 
 @cache
 def actions(smallest: int = 0) -> SearchStrategy[Action]:
-    """One step of an update, of attributes that are no keys."""
+    """One update action on a non-key attribute."""
     addend = st.builds(Literal, st.one_of(numbers(), sets(smallest)))
     operand = _update_operands(smallest)
     return st.one_of(
@@ -245,17 +241,14 @@ def actions(smallest: int = 0) -> SearchStrategy[Action]:
 
 @cache
 def updates(smallest: int = 0) -> SearchStrategy[tuple[Action, ...]]:
-    """The steps of an update, mostly of places apart from each other."""
+    """The actions of an update, mostly on distinct paths."""
     some = st.lists(actions(smallest), min_size=1, max_size=4)
     apart = some.map(lambda drawn: first_of_each(drawn, lambda action: action.path.parts[0]))
     return st.one_of(apart, apart, some.map(tuple))
 
 
 def first_of_each(drawn: Iterable[Any], identity: Callable[[Any], Hashable]) -> tuple[Any, ...]:
-    """What was drawn, without what is the same as something before it.
-
-    Never draws again, which would cost more.
-    """
+    """Remove duplicates without drawing again, which would cost more."""
     found: dict[Hashable, Any] = {}
     for each in drawn:
         found.setdefault(identity(each), each)

@@ -1,6 +1,6 @@
-"""The tables that the suite shares.
+"""The tables that the tests share.
 
-They are made once per engine; each test has keys of its own, from `fresh`.
+They are created once per engine; each test uses its own keys from `fresh`.
 """
 
 import uuid
@@ -53,22 +53,22 @@ TABLES = (PLAIN, STRINGS, NUMBERS, BINARIES, NUMBERED, PLAYERS, TOKENS)
 
 
 def fresh(prefix: str = "") -> str:
-    """A string that nobody has used before."""
+    """A new unique string."""
     return f"{prefix}{uuid.uuid4().hex}"
 
 
 def fresh_number() -> int:
-    """A number that nobody has used before."""
+    """A new unique number."""
     return uuid.uuid4().int % 10**20
 
 
 async def stored(engine: Engine, table: Table, key: Key) -> Item | None:
-    """What stands at a key now."""
+    """The item at a key."""
     return (await engine.get(Get(table, key, consistent=True))).item
 
 
 async def all_pages(engine: Engine, operation: Query | Scan, most: int = 100) -> list[Page]:
-    """Every page of a query or scan, from its start to its end."""
+    """All pages of a query or scan."""
     pages = []
     start = operation.start
     for _ in range(most):
@@ -81,7 +81,7 @@ async def all_pages(engine: Engine, operation: Query | Scan, most: int = 100) ->
 
 
 async def all_items(engine: Engine, operation: Query | Scan, most: int = 100) -> list[Item]:
-    """Every item of a query or scan."""
+    """All items of a query or scan."""
     return [item for page in await all_pages(engine, operation, most) for item in page.items]
 
 
@@ -111,7 +111,7 @@ NEW = not_exists("id")
 
 
 def once(name: str, by: str) -> Transaction:
-    """A new item of one table, and one of another beside it: what the embedded engine writes together."""
+    """A transaction that puts a new item into each of two tables; the engine writes such ones in bulk."""
     return Transaction(
         (
             Put(PLAIN, {"id": name, "by": by}, condition=NEW),

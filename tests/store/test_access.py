@@ -1,4 +1,4 @@
-"""A repository's method does what its access pattern says, and the store refuses the rest before anything is sent."""
+"""The store enforces access patterns before it sends anything."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -73,8 +73,8 @@ def fixture(number: int, **more: Any) -> Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Wayward:
-    """Methods that do not keep to their pattern."""
+class PatternViolations:
+    """Methods that violate their pattern."""
 
     store: Store
 
@@ -163,13 +163,13 @@ VIOLATIONS = {
 
 
 @pytest.mark.parametrize("method", VIOLATIONS)
-async def test_an_undeclared_access_is_refused_before_anything_is_sent(
+async def test_an_undeclared_access_is_rejected_before_anything_is_sent(
     store: Store, method: str
 ) -> None:
-    """It is an AccessViolation that names the pattern, it counts as an error, and no operation has been made."""
+    """It raises an AccessViolation that names the pattern, counts as an error, and sends nothing."""
     with pytest.raises(AccessViolation, match=VIOLATIONS[method]) as refusal:
-        await getattr(Wayward(store), method)()
-    pattern = access_patterns(Wayward)[method]
+        await getattr(PatternViolations(store), method)()
+    pattern = access_patterns(PatternViolations)[method]
     assert repr(pattern.name) in str(refusal.value)
     assert store.meters.of(pattern).errors == 1
     assert [
@@ -178,11 +178,11 @@ async def test_an_undeclared_access_is_refused_before_anything_is_sent(
 
 
 def test_every_violation_is_tried() -> None:
-    assert set(access_patterns(Wayward)) == set(VIOLATIONS)
+    assert set(access_patterns(PatternViolations)) == set(VIOLATIONS)
 
 
-async def test_a_call_outside_of_any_pattern_is_refused(store: Store) -> None:
-    """The store serves repositories: whoever holds it and has no pattern gets nothing, not even through the helpers."""
+async def test_a_call_outside_of_a_pattern_is_rejected(store: Store) -> None:
+    """Also through the helper methods."""
     with pytest.raises(AccessViolation, match="GetItem outside of an access pattern"):
         await store.get(FIXTURES, {"matchId": "m001"})
     with pytest.raises(AccessViolation, match="Scan outside of an access pattern"):
@@ -194,7 +194,7 @@ async def test_a_call_outside_of_any_pattern_is_refused(store: Store) -> None:
 
 
 async def test_a_repository_reads_and_writes_as_it_declares(store: Store) -> None:
-    """Single items, ranges, indexes, batches and transactions, through the example's repositories."""
+    """Single items, ranges, indexes, batches and transactions of the example."""
     fixtures, follows = Fixtures(store), Follows(store)
     await fixtures.put_many(
         fixture(number, venue="Lord's" if number % 2 else "Oval") for number in range(60)
@@ -225,8 +225,8 @@ async def test_a_repository_reads_and_writes_as_it_declares(store: Store) -> Non
     assert [follow async for follow in follows.of_match("m007")] == []
 
 
-async def test_a_condition_that_fails_is_an_answer_and_not_an_error(store: Store) -> None:
-    """A lock that is taken counts as refused; the pattern and its operation have no error."""
+async def test_a_failed_condition_is_not_counted_as_an_error(store: Store) -> None:
+    """A taken lock counts as rejected."""
     locks = Locks(store)
     assert await locks.acquire("match:1", "first", now=100)
     assert not await locks.acquire("match:1", "second", now=105)
@@ -243,8 +243,8 @@ async def test_a_condition_that_fails_is_an_answer_and_not_an_error(store: Store
     assert meter.capacity.write >= 2
 
 
-async def test_the_live_index_is_scanned_up_to_its_bound_and_no_further(store: Store) -> None:
-    """Twenty live matches are read; with one more the call fails, and no more than 21 items have been read for it."""
+async def test_a_scan_stops_at_its_bound(store: Store) -> None:
+    """Twenty live matches are read; with one more the call fails after reading 21 items."""
     fixtures = Fixtures(store)
     await fixtures.put_many(fixture(number, live="1") for number in range(20))
     assert len(await fixtures.live()) == 20
@@ -261,7 +261,7 @@ async def test_the_live_index_is_scanned_up_to_its_bound_and_no_further(store: S
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Page loops, with and without a bound."""
+    """Page loops with and without a bound."""
 
     store: Store
 
@@ -292,7 +292,7 @@ class Pages:
 
 
 async def test_a_page_loop_needs_a_bound(store: Store) -> None:
-    """The first page is free, wherever it starts; the second one of the same call is not."""
+    """The first page is allowed anywhere; a second page in the same call is not."""
     await Fixtures(store).put_many(fixture(number) for number in range(7))
     with pytest.raises(AccessViolation, match="a second page requires a bound"):
         await Pages(store).unbounded()
@@ -310,7 +310,7 @@ async def test_a_page_loop_ends_at_its_bound(store: Store) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """A generator that reads in its body and while it is cleaned up."""
+    """A generator that reads in its body and during cleanup."""
 
     store: Store
     cleaned: list[str]
@@ -333,8 +333,8 @@ class Streams:
         return matches
 
 
-async def test_a_generator_never_lends_its_pattern_to_its_consumer(store: Store) -> None:
-    """Between two items the consumer's code runs in the same task, and has no pattern there."""
+async def test_a_generator_hides_its_pattern_from_its_consumer(store: Store) -> None:
+    """The consumer's code runs in the same task, without a pattern."""
     await Fixtures(store).put_many(fixture(number) for number in range(3))
     streams = Streams(store, [])
     seen = []
@@ -360,23 +360,23 @@ async def test_a_generator_that_is_left_early_cleans_up_under_its_pattern(store:
     assert [count.calls for count in meter.operations.values()] == [1, 1]
 
 
-async def test_patterns_nest_and_come_back(store: Store) -> None:
-    """A pattern that calls another one is under the other's rules until that one is done."""
+async def test_patterns_may_be_nested(store: Store) -> None:
+    """The inner pattern applies until it ends."""
     await Fixtures(store).put_many(fixture(number) for number in range(3))
     assert await Streams(store, []).outer() == ["m000", "m001", "m002"]
     assert store.meters.of(access_patterns(Streams)["outer"]).items == 1
 
 
-async def test_concurrent_calls_do_not_share_what_they_have_read(store: Store) -> None:
-    """Twenty calls at once, each with its own bound of seven."""
+async def test_concurrent_calls_have_separate_bounds(store: Store) -> None:
+    """Twenty concurrent calls with a bound of seven each."""
     await Fixtures(store).put_many(fixture(number) for number in range(7))
     assert await asyncio.gather(*(Pages(store).bounded() for _ in range(20))) == [7] * 20
     meter = store.meters.of(access_patterns(Pages)["bounded"])
     assert (meter.whole.calls, meter.items, meter.errors) == (20, 140, 0)
 
 
-async def test_many_accesses_at_once_cannot_pass_a_bound_together(store: Store) -> None:
-    """Reads are counted before they are sent, so the fourth of five is refused although none has come back yet."""
+async def test_concurrent_requests_cannot_exceed_the_bound(store: Store) -> None:
+    """Reads count before they are sent, so the fourth of five is rejected before any response."""
 
     class Eager:
         @access("Eager", GetItem, table=FIXTURES, bound=3)
@@ -390,7 +390,7 @@ async def test_many_accesses_at_once_cannot_pass_a_bound_together(store: Store) 
 
 
 @dataclass(frozen=True, slots=True)
-class Untidy:
+class TaskLeaks:
     store: Store
     go_on: asyncio.Event
 
@@ -403,18 +403,18 @@ class Untidy:
         return asyncio.create_task(self._later())
 
 
-async def test_a_task_that_outlives_its_pattern_is_refused(store: Store) -> None:
+async def test_a_task_that_outlives_its_pattern_is_rejected(store: Store) -> None:
     go_on = asyncio.Event()
-    task = await Untidy(store, go_on).leave()
+    task = await TaskLeaks(store, go_on).leave()
     go_on.set()
     with pytest.raises(AccessViolation, match="the method has returned"):
         await task
 
 
-async def test_trouble_of_the_engine_leaves_a_pattern_in_the_words_of_the_domain(
+async def test_an_engine_failure_is_raised_as_a_domain_error(
     store: Store,
 ) -> None:
-    """A service above the repository knows nothing of stores: it learns that the same request may work later."""
+    """Services know no store errors, only that a retry may succeed."""
 
     class Broken:
         @access("Broken", GetItem, table=FIXTURES)
@@ -437,7 +437,7 @@ async def test_trouble_of_the_engine_leaves_a_pattern_in_the_words_of_the_domain
 
 
 async def test_a_call_that_never_reaches_the_store_is_not_counted(store: Store) -> None:
-    """An answer from memory is no access: "GetItem (on cache miss)" counts the misses."""
+    """A cached result is no access: "GetItem (on cache miss)" counts the misses."""
 
     class Cached:
         @access("Cached", GetItem.with_note("on cache miss"), table=FIXTURES)
@@ -450,8 +450,8 @@ async def test_a_call_that_never_reaches_the_store_is_not_counted(store: Store) 
     assert store.meters.of(access_patterns(Cached)["get"]).whole.calls == 1
 
 
-async def test_latency_is_the_time_in_the_body_and_not_in_the_consumer(store: Store) -> None:
-    """The clock stands still in the store and moves in the consumer: nothing of that is the pattern's."""
+async def test_latency_excludes_the_consumer(store: Store) -> None:
+    """The clock advances only in the consumer."""
     clock = store.clock
     assert isinstance(clock, ManualClock)
     await Fixtures(store).put_many(fixture(number) for number in range(3))
@@ -490,14 +490,14 @@ async def test_latency_counts_what_the_body_does_after_reaching_the_store(store:
         (GetItem, {"bound": 0}, "bound must be at least 1"),
     ],
 )
-def test_a_wrong_declaration_is_refused_when_it_is_made(
+def test_a_wrong_declaration_is_rejected_when_it_is_made(
     operation: PatternOperation, more: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(AccessViolation, match=f"access pattern 'Wrong': {problem}"):
         access("Wrong", operation, table=FIXTURES, **more)
 
 
-def test_only_what_is_async_can_be_a_pattern() -> None:
+def test_a_pattern_must_be_async() -> None:
     def plain() -> None: ...
 
     with pytest.raises(AccessViolation, match="must be async or an async generator"):
@@ -507,7 +507,7 @@ def test_only_what_is_async_can_be_a_pattern() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["on", "conditional", "filtered"])
-def test_an_operation_refuses_what_it_never_has(wrong: str) -> None:
+def test_an_operation_rejects_unsupported_options(wrong: str) -> None:
     """A get has no index, a query no condition, a put no filter."""
     with pytest.raises(AccessViolation, match="does not support"):
         {
@@ -578,8 +578,8 @@ def test_a_subclass_may_replace_a_pattern_or_hide_it() -> None:
     assert access_patterns(Quiet)["archive"] is access_patterns(Fixtures)["archive"]
 
 
-async def test_a_transaction_may_touch_the_tables_it_declares_and_no_other(store: Store) -> None:
-    """The pattern of the example declares both; what it wrote is there."""
+async def test_a_transaction_may_use_only_declared_tables(store: Store) -> None:
+    """The example's pattern declares both tables."""
     await Follows(store).follow("m001", "ann", expires_at=5)
 
     class Counts:

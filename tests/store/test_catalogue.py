@@ -1,4 +1,4 @@
-"""Repositories keep to their own tables, say of every public method what it is, and call no two things by one name."""
+"""The catalogue checks table ownership, undeclared methods and duplicate names."""
 
 from typing import ClassVar
 
@@ -42,7 +42,7 @@ def test_a_catalogue_knows_its_tables_patterns_and_who_uses_an_index() -> None:
 
 
 class Plain:
-    """Without a word about tables: they are those of its patterns."""
+    """A repository without `tables`: it owns those of its patterns."""
 
     @access("Get lock", GetItem, table=LOCKS)
     async def get(self) -> None: ...
@@ -92,7 +92,7 @@ def test_a_table_that_is_read_has_an_owner() -> None:
 
 
 def test_two_patterns_of_one_backend_never_have_one_name() -> None:
-    """Of two backends they may: each has its own page."""
+    """Patterns of different backends may share a name."""
 
     class Twice:
         tables: ClassVar = ()
@@ -132,7 +132,7 @@ def test_one_table_is_declared_once() -> None:
     assert problems == ["table example-locks is declared differently in Other"]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_told_concurrently() -> None:
     with pytest.raises(
         AccessViolation,
         match=r"has two owners: Locks and Plain\n(.*\n)*.*reads table example-fixtures",

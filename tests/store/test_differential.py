@@ -1,8 +1,7 @@
-"""The embedded engine against AWS's DynamoDB Local: made-up operations must have the same answers and leave the same items.
+"""The embedded engine and DynamoDB Local have the same results and contents for random operations.
 
-On the side of DynamoDB Local our own checks are taken away, so that it alone judges what is a good
-request: a check of ours that refuses too much shows up here as well. What the jar is known to get
-wrong is left out of what is made up.
+Our validation is disabled for DynamoDB Local, so that checks that are too strict are detected. Known
+errors of the jar are excluded from the input.
 """
 
 import itertools
@@ -21,9 +20,9 @@ from tally.store.schema import Table
 from tally.store.sqlite import open_sqlite
 from tally.store.values import Item
 from tests.conftest import SOAK_SECONDS
-from tests.store.agreement import Plain, answer, clear, contents, told
+from tests.store.comparison import Plain, clear, contents, describe, normalized_result
 from tests.store.emulators import local_engine
-from tests.store.made_up import SMALLEST, MakeUp, shapes, tables
+from tests.store.operation_strategies import SMALLEST, TableStrategies, shapes, tables
 from tests.store.strategies import conditions, items, updates
 
 # A failing example is made small by running it hundreds of times, for up to five minutes.
@@ -39,20 +38,20 @@ UNCHECKED = SimpleNamespace(
 
 
 class Pair:
-    """The two engines, and tables that both have."""
+    """Both engines with the same tables."""
 
     def __init__(self, embedded: Engine, local: Engine) -> None:
         self.engines = (embedded, local)
         self.number = itertools.count()
 
     async def make(self, table: Table) -> None:
-        """Make the table anew on both."""
+        """Recreate the table on both."""
         for engine in self.engines:
             await self.drop(table, engine)
             await engine.create_table(table)
 
     async def drop(self, table: Table, *engines: Engine) -> None:
-        """Drop the table where it is."""
+        """Drop the table where it exists."""
         for engine in engines or self.engines:
             try:
                 await engine.drop_table(table.name)
@@ -60,17 +59,19 @@ class Pair:
                 continue
 
     async def check_agreement(self, table: Table, operations: list[Operation]) -> None:
-        """Run the operations on both and compare every answer and what is left; leave the tables empty."""
+        """Run the operations on both and compare all results and the contents; then clear the tables."""
         story = [f"on {table}"]
         try:
             for operation in operations:
-                if await self._makes_by_taking_away(operation):
+                if await self._creates_by_removing(operation):
                     continue
-                story.append(told(operation))
-                self._compare(story, *[await answer(engine, operation) for engine in self.engines])
+                story.append(describe(operation))
+                self._compare(
+                    story, *[await normalized_result(engine, operation) for engine in self.engines]
+                )
             story.append("what is left")
             left = [await contents(engine, table) for engine in self.engines]
-            self._compare(story, *[each.plain for each in left])
+            self._compare(story, *[each.normalized for each in left])
         except BaseException:
             await self._reset(table)
             raise
@@ -78,15 +79,15 @@ class Pair:
             await clear(engine, table, left[0].items)
 
     async def _reset(self, table: Table) -> None:
-        """Empty the table on each engine by itself, or make it anew where an index keeps what it should not."""
+        """Clear the table, or recreate it where an index has stale entries."""
         for engine in self.engines:
             await clear(engine, table, (await contents(engine, table)).items)
-            if any((await contents(engine, table)).plain.values()):
+            if any((await contents(engine, table)).normalized.values()):
                 await self.drop(table, engine)
                 await engine.create_table(table)
 
-    async def _makes_by_taking_away(self, operation: Operation) -> bool:
-        """Whether an update would only take away, and from nothing: the jar makes an item of that, the service does not."""
+    async def _creates_by_removing(self, operation: Operation) -> bool:
+        """Whether an update only removes from a missing item: the jar creates an item, the service does not."""
         if not isinstance(operation, Update) or not all(
             isinstance(step, Remove | Discard) for step in operation.actions
         ):
@@ -105,7 +106,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
-    """Both engines with the shapes made, DynamoDB Local without our checks."""
+    """Both engines with the shared tables; DynamoDB Local without our validation."""
     async with (
         open_sqlite(tmp_path_factory.mktemp("differential")) as embedded,
         local_engine() as local,
@@ -140,7 +141,7 @@ async def test_updates_make_the_same_of_an_item(
 
 
 @settings(max_examples=EXAMPLES)
-@given(st.one_of(*(MakeUp(table).examples() for table in SHAPES)))
+@given(st.one_of(*(TableStrategies(table).examples() for table in SHAPES)))
 async def test_sequences_of_operations_have_the_same_answers(
     pair: Pair, example: tuple[Table, list[Operation]]
 ) -> None:
@@ -149,7 +150,7 @@ async def test_sequences_of_operations_have_the_same_answers(
 
 
 @settings(max_examples=max(10, EXAMPLES // 5))
-@given(tables("made-up").flatmap(lambda table: MakeUp(table).examples()))
+@given(tables("made-up").flatmap(lambda table: TableStrategies(table).examples()))
 async def test_tables_of_any_shape_behave_alike(
     pair: Pair, example: tuple[Table, list[Operation]]
 ) -> None:

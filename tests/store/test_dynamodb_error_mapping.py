@@ -1,4 +1,4 @@
-"""What the service's errors become: one of the store's types each, with what the service told."""
+"""Each error of the service is mapped to one of the store's errors."""
 
 from typing import Any
 

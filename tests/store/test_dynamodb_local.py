@@ -1,4 +1,4 @@
-"""What only the real service can say about what we send it: asked of DynamoDB Local."""
+"""Checks our requests with DynamoDB Local."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""What the DynamoDB engine sends again and what it does not, shown by a service that misbehaves on a real socket."""
+"""Which requests the DynamoDB engine retries, tested with a fake service on a real socket."""
 
 import asyncio
 import contextlib
@@ -33,21 +33,21 @@ from tally.store.errors import (
 )
 from tally.store.expressions import F, not_exists
 from tally.store.schema import S, Table
-from tests.store.misbehaving import (
-    HurriedClock,
+from tests.store.fake_dynamodb import (
+    InstantClock,
     Reply,
     Service,
-    answer,
     broken,
     cancelled,
     closed,
     cut_off,
     damaged,
+    fake_dynamodb,
     gateway,
     impostor,
-    misbehaving,
     refusal,
     reset,
+    response,
     silence,
     throttled,
 )
@@ -77,7 +77,7 @@ WRITES: dict[str, Call] = {
     "batch_write": lambda engine: engine.batch_write(BatchWrite(TABLE, puts=({"id": "one"},))),
 }
 # One answer that every operation can read.
-FINE = answer(
+FINE = response(
     {
         "Items": [],
         "ScannedCount": 0,
@@ -87,7 +87,7 @@ FINE = answer(
         "TableNames": [],
     }
 )
-FINE_TRANSACTION_GET = answer({"Responses": [{"Item": ITEM}]})
+FINE_TRANSACTION_GET = response({"Responses": [{"Item": ITEM}]})
 BREAKS: dict[str, Reply] = {
     "closed": closed,
     "reset": reset,
@@ -101,45 +101,42 @@ BREAKS: dict[str, Reply] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A service, a clock, and an engine between them.
-
-    One serves all tests, since a client takes long to build.
-    """
+    """A service, a clock and an engine, shared by all tests because creating a client is slow."""
 
     service: Service
-    clock: HurriedClock
+    clock: InstantClock
     engine: DynamoDBEngine
 
 
 @pytest.fixture(scope="module")
 async def setting() -> AsyncIterator[Setting]:
-    clock = HurriedClock()
-    async with misbehaving() as service, opened(service.url, clock) as engine:
+    clock = InstantClock()
+    async with fake_dynamodb() as service, opened(service.url, clock) as engine:
         yield Setting(service, clock, engine)
 
 
 @pytest.fixture
 def service(setting: Setting) -> Service:
-    setting.service.forget()
+    setting.service.reset_state()
     return setting.service
 
 
 @pytest.fixture
-def clock(setting: Setting) -> HurriedClock:
+def clock(setting: Setting) -> InstantClock:
     setting.clock.pauses.clear()
     return setting.clock
 
 
 @pytest.fixture
-def engine(setting: Setting, service: Service, clock: HurriedClock) -> DynamoDBEngine:
+def engine(setting: Setting, service: Service, clock: InstantClock) -> DynamoDBEngine:
     return setting.engine
 
 
 @contextlib.asynccontextmanager
 async def opened(
-    url: str, clock: HurriedClock, read_timeout: float = 30.0, **retry_policy: Any
+    url: str, clock: InstantClock, read_timeout: float = 30.0, **retry_policy: Any
 ) -> AsyncIterator[DynamoDBEngine]:
-    """An engine that draws the longest pause each time."""
+    """An engine that always draws the maximum back-off."""
     settings = {
         "attempts": ATTEMPTS,
         "initial_backoff": 1.0,
@@ -164,7 +161,7 @@ def refused_url() -> str:
 
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("trouble", BREAKS)
-async def test_a_read_that_breaks_is_sent_again(
+async def test_a_read_that_breaks_is_retried(
     name: str, trouble: str, engine: DynamoDBEngine, service: Service
 ) -> None:
     fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
@@ -179,7 +176,7 @@ async def test_a_read_that_breaks_is_sent_again(
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.parametrize("trouble", BREAKS)
 async def test_a_write_that_breaks_is_sent_once_and_its_outcome_is_unknown(
-    name: str, trouble: str, engine: DynamoDBEngine, service: Service, clock: HurriedClock
+    name: str, trouble: str, engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     service.replies += [BREAKS[trouble], FINE]
 
@@ -191,8 +188,8 @@ async def test_a_write_that_breaks_is_sent_once_and_its_outcome_is_unknown(
 
 
 @pytest.mark.parametrize("name", [*READS, *WRITES])
-async def test_what_is_throttled_is_sent_again_after_growing_pauses(
-    name: str, engine: DynamoDBEngine, service: Service, clock: HurriedClock
+async def test_what_is_throttled_is_retried_after_growing_pauses(
+    name: str, engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
     service.replies += [throttled(), throttled(), throttled(), throttled(), throttled(), fine]
@@ -204,7 +201,7 @@ async def test_what_is_throttled_is_sent_again_after_growing_pauses(
 
 
 async def test_throttling_that_does_not_end_is_told_after_the_last_attempt(
-    engine: DynamoDBEngine, service: Service, clock: HurriedClock
+    engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     service.replies.extend([throttled()] * 100)
 
@@ -216,7 +213,7 @@ async def test_throttling_that_does_not_end_is_told_after_the_last_attempt(
 
 
 async def test_no_pause_is_begun_that_would_end_after_the_deadline(
-    service: Service, clock: HurriedClock
+    service: Service, clock: InstantClock
 ) -> None:
     service.replies.extend([throttled()] * 100)
 
@@ -247,7 +244,7 @@ def test_pauses_are_drawn_from_zero_to_their_full_length() -> None:
 
 
 async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_judged_as_one_that_broke(
-    service: Service, clock: HurriedClock
+    service: Service, clock: InstantClock
 ) -> None:
     async with opened(service.url, clock, read_timeout=1.0) as engine:
         service.replies += [silence, FINE, silence, silence, FINE]
@@ -262,7 +259,7 @@ async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_judged_as_
     ] * 2
 
 
-async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: HurriedClock) -> None:
+async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: InstantClock) -> None:
     async with opened(refused_url(), clock) as engine:
         for name, call in {**READS, **WRITES}.items():
             clock.pauses.clear()
@@ -273,7 +270,7 @@ async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: Hu
 
 
 async def test_a_host_without_an_address_is_tried_again_and_then_unavailable(
-    clock: HurriedClock,
+    clock: InstantClock,
 ) -> None:
     async with opened("http://nobody.invalid:8000", clock) as engine:
         with pytest.raises(StoreUnavailable) as caught:
@@ -291,17 +288,17 @@ async def test_a_write_goes_through_once_when_the_service_comes_up() -> None:
         async def start() -> None:
             if not started:
                 started.append(
-                    await stack.enter_async_context(misbehaving(int(url.rpartition(":")[2])))
+                    await stack.enter_async_context(fake_dynamodb(int(url.rpartition(":")[2])))
                 )
 
-        engine = await stack.enter_async_context(opened(url, HurriedClock(at_pause=start)))
+        engine = await stack.enter_async_context(opened(url, InstantClock(at_pause=start)))
 
         await WRITES["update"](engine)
 
         assert [sent.operation for sent in started[0].sent] == ["UpdateItem"]
 
 
-async def test_a_write_in_conflict_with_a_transaction_is_sent_again(
+async def test_a_write_in_conflict_with_a_transaction_is_retried(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [refusal("TransactionConflictException"), FINE]
@@ -318,7 +315,7 @@ def transaction(token: str | None = None) -> Transaction:
 
 
 @pytest.mark.parametrize("trouble", BREAKS)
-async def test_a_transaction_that_breaks_is_sent_again_with_the_same_token(
+async def test_a_transaction_that_breaks_is_retried_with_the_same_token(
     trouble: str, engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [BREAKS[trouble], BREAKS[trouble], FINE]
@@ -348,7 +345,7 @@ async def test_a_given_token_is_kept(engine: DynamoDBEngine, service: Service) -
     assert [sent.body["ClientRequestToken"] for sent in service.sent] == ["my-own-token"] * 3
 
 
-async def test_a_transaction_in_conflict_is_sent_again(
+async def test_a_transaction_in_conflict_is_retried(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [
@@ -385,7 +382,7 @@ async def test_a_transaction_that_is_only_throttled_ends_as_throttled(
     assert len(service.sent) == ATTEMPTS
 
 
-async def test_a_failed_condition_beside_a_conflict_is_told_at_once(
+async def test_a_failed_condition_beside_a_conflict_is_told_concurrently(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [cancelled("TransactionConflict", "ConditionalCheckFailed"), FINE]
@@ -407,10 +404,10 @@ async def test_a_transaction_that_broke_once_and_never_got_through_has_an_unknow
     assert len(service.sent) == ATTEMPTS
 
 
-async def test_a_transaction_refused_after_it_broke_is_refused(
+async def test_a_transaction_rejected_after_it_broke_is_rejected(
     engine: DynamoDBEngine, service: Service
 ) -> None:
-    """With its token, the second attempt would have been answered as done had the first one been applied."""
+    """With its token, the second attempt would have succeeded if the first had been applied."""
     service.replies += [closed, cancelled("ConditionalCheckFailed", "None")]
 
     with pytest.raises(TransactionCancelled):
@@ -425,7 +422,7 @@ async def test_a_wrong_request_is_never_sent(engine: DynamoDBEngine, service: Se
 
 
 async def test_a_ping_asks_once(
-    engine: DynamoDBEngine, service: Service, clock: HurriedClock
+    engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     service.replies.extend([closed] * 2)
 
@@ -437,14 +434,14 @@ async def test_a_ping_asks_once(
 
 
 async def test_closing_waits_for_what_was_begun_and_takes_nothing_new(
-    service: Service, clock: HurriedClock
+    service: Service, clock: InstantClock
 ) -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def late(writer: asyncio.StreamWriter) -> None:
         arrived.set()
         await go_on.wait()
-        await answer({"Item": ITEM})(writer)
+        await response({"Item": ITEM})(writer)
 
     service.replies.append(late)
     async with opened(service.url, clock) as engine:

@@ -1,4 +1,4 @@
-"""Tables on a DynamoDB service: every step is awaited, changes go one index at a time, and a service without TTL will do."""
+"""Tables on a DynamoDB service: each step is awaited, indexes change one at a time, TTL is optional."""
 
 import asyncio
 import uuid
@@ -22,7 +22,7 @@ from tally.store.errors import (
 from tally.store.expressions import F
 from tally.store.schema import KEYS_ONLY, GlobalIndex, Index, LocalIndex, N, S, Table, include
 from tests.store.emulators import engines
-from tests.store.misbehaving import HurriedClock, Service, answer, misbehaving, refusal
+from tests.store.fake_dynamodb import InstantClock, Service, fake_dynamodb, refusal, response
 
 on_emulators = pytest.mark.parametrize("opened", engines("local", "ministack")[1:], indirect=True)
 
@@ -37,7 +37,7 @@ def fresh_table(**fields: Any) -> Table:
 
 
 def indexes_of(table: Table) -> set[Index]:
-    """The indexes in any order, and what they include in any order."""
+    """The indexes and their included attributes, in any order."""
     return {
         replace(
             index, projection=replace(index.projection, names=tuple(sorted(index.projection.names)))
@@ -162,7 +162,7 @@ async def test_a_key_or_local_index_that_differs_cannot_be_ensured(
 
 
 @on_emulators
-async def test_several_programs_may_ensure_one_table_at_once(opened: Engine) -> None:
+async def test_several_programs_may_ensure_one_table_concurrently(opened: Engine) -> None:
     before = fresh_table(indexes=(BY_CITY,))
     after = replace(before, indexes=(BY_DAY,), ttl="expires")
 
@@ -175,15 +175,15 @@ async def test_several_programs_may_ensure_one_table_at_once(opened: Engine) -> 
 @dataclass(frozen=True, slots=True)
 class Setting:
     service: Service
-    clock: HurriedClock
+    clock: InstantClock
     engine: DynamoDBEngine
 
 
 @pytest.fixture(scope="module")
 async def shared() -> AsyncIterator[Setting]:
-    clock = HurriedClock()
+    clock = InstantClock()
     async with (
-        misbehaving() as service,
+        fake_dynamodb() as service,
         open_dynamodb(
             endpoint=service.url,
             credentials=Credentials("tally", "secret"),
@@ -196,7 +196,7 @@ async def shared() -> AsyncIterator[Setting]:
 
 @pytest.fixture
 def setting(shared: Setting) -> Setting:
-    shared.service.forget()
+    shared.service.reset_state()
     shared.clock.pauses.clear()
     return shared
 
@@ -226,15 +226,15 @@ def description(status: str = "ACTIVE", **indexes: str) -> dict[str, Any]:
 
 
 def described(status: str = "ACTIVE", **indexes: str) -> Any:
-    return answer({"Table": description(status, **indexes)})
+    return response({"Table": description(status, **indexes)})
 
 
-NO_TTL = answer({"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}})
+NO_TTL = response({"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}})
 
 
 async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(setting: Setting) -> None:
     setting.service.replies += [
-        answer({}),
+        response({}),
         described("CREATING", by_city="CREATING"),
         described(by_city="CREATING"),
         described(by_city="ACTIVE"),
@@ -251,7 +251,7 @@ async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(setting: 
 
 
 async def test_a_table_that_never_comes_to_rest_is_given_up(setting: Setting) -> None:
-    setting.service.replies.extend([answer({}), *[described(by_city="CREATING")] * 1000])
+    setting.service.replies.extend([response({}), *[described(by_city="CREATING")] * 1000])
 
     with pytest.raises(StoreUnavailable, match="plain: the status of index by-city is CREATING"):
         await setting.engine.create_table(PLAIN)
@@ -261,7 +261,7 @@ async def test_a_table_that_never_comes_to_rest_is_given_up(setting: Setting) ->
 
 async def test_dropping_waits_until_the_table_is_gone(setting: Setting) -> None:
     setting.service.replies += [
-        answer({}),
+        response({}),
         described("DELETING"),
         described("DELETING"),
         refusal("ResourceNotFoundException"),
@@ -282,7 +282,7 @@ async def test_a_table_in_use_is_dropped_when_it_has_come_to_rest(setting: Setti
         described("UPDATING"),
         described(),
         described(),
-        answer({}),
+        response({}),
         gone,
     ]
 
@@ -309,7 +309,7 @@ async def test_ensuring_waits_while_another_program_changes_the_table(setting: S
 
 async def test_an_index_is_added_with_its_own_attributes_alone(setting: Setting) -> None:
     done = described(by_city="ACTIVE")
-    setting.service.replies += [described(), described(), answer({}), done, done, NO_TTL]
+    setting.service.replies += [described(), described(), response({}), done, done, NO_TTL]
 
     await setting.engine.ensure_table(PLAIN)
 
@@ -336,7 +336,7 @@ async def test_a_table_that_others_keep_changing_is_given_up(setting: Setting) -
 async def test_a_service_without_ttl_will_do(setting: Setting) -> None:
     done = described(by_city="ACTIVE")
     unknown = refusal("UnknownOperationException", "An unknown operation was requested.")
-    setting.service.replies += [answer({}), done, done, unknown, unknown, done, unknown]
+    setting.service.replies += [response({}), done, done, unknown, unknown, done, unknown]
 
     await setting.engine.create_table(replace(PLAIN, ttl="expires"))
 
@@ -345,7 +345,7 @@ async def test_a_service_without_ttl_will_do(setting: Setting) -> None:
 
 async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Setting) -> None:
     done = described(by_city="ACTIVE")
-    enabled = answer(
+    enabled = response(
         {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": "until"}}
     )
     message = "Time to live has been modified multiple times within a fixed interval"
@@ -353,7 +353,7 @@ async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Se
         done,
         done,
         enabled,
-        answer({}),
+        response({}),
         refusal("ValidationException", message),
         NO_TTL,
     ]
@@ -364,7 +364,7 @@ async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Se
 
 async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(setting: Setting) -> None:
     done = described(by_city="ACTIVE")
-    enabled = answer(
+    enabled = response(
         {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLING", "AttributeName": "expires"}}
     )
     setting.service.replies += [
@@ -390,7 +390,7 @@ async def test_an_index_that_another_program_has_made_meanwhile_is_fine(setting:
     assert [sent.operation for sent in setting.service.sent].count("UpdateTable") == 1
 
 
-async def test_an_index_that_the_service_refuses_is_told(setting: Setting) -> None:
+async def test_an_index_that_the_service_rejects_is_told(setting: Setting) -> None:
     setting.service.replies += [
         described(),
         described(),
@@ -403,7 +403,7 @@ async def test_an_index_that_the_service_refuses_is_told(setting: Setting) -> No
         await setting.engine.ensure_table(PLAIN)
 
 
-async def test_too_many_changes_at_once_are_throttled(setting: Setting) -> None:
+async def test_too_many_changes_concurrently_are_throttled(setting: Setting) -> None:
     setting.service.replies.extend(
         [refusal("LimitExceededException", "Subscriber limit exceeded")] * 3
     )
@@ -416,8 +416,8 @@ async def test_the_names_of_tables_come_from_all_pages_without_prefix_and_strang
     setting: Setting,
 ) -> None:
     setting.service.replies += [
-        answer({"TableNames": ["aaa", "test-zebra"], "LastEvaluatedTableName": "test-zebra"}),
-        answer({"TableNames": ["test-apple", "tester"]}),
+        response({"TableNames": ["aaa", "test-zebra"], "LastEvaluatedTableName": "test-zebra"}),
+        response({"TableNames": ["test-apple", "tester"]}),
     ]
 
     assert await setting.engine.list_tables() == ["apple", "zebra"]

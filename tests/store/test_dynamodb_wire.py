@@ -1,4 +1,4 @@
-"""What goes over the wire for each operation, and what is made of the answer."""
+"""The requests of each operation, and the parsed responses."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -23,7 +23,7 @@ from tally.store.dynamodb import Credentials, open_dynamodb
 from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.expressions import F, make_path, not_exists
 from tally.store.schema import GlobalIndex, N, S, Table
-from tests.store.misbehaving import Service, answer, misbehaving
+from tests.store.fake_dynamodb import Service, fake_dynamodb, response
 
 TABLE = Table(
     "readings",
@@ -41,7 +41,7 @@ TOTAL = {"ReturnConsumedCapacity": "TOTAL"}
 async def running() -> AsyncIterator[tuple[Service, DynamoDBEngine]]:
     secret = Credentials("tally", "secret")
     async with (
-        misbehaving() as service,
+        fake_dynamodb() as service,
         open_dynamodb(endpoint=service.url, credentials=secret, table_prefix="test-") as engine,
     ):
         yield service, engine
@@ -49,7 +49,7 @@ async def running() -> AsyncIterator[tuple[Service, DynamoDBEngine]]:
 
 @pytest.fixture
 def service(running: tuple[Service, DynamoDBEngine]) -> Service:
-    running[0].forget()
+    running[0].reset_state()
     return running[0]
 
 
@@ -220,7 +220,9 @@ async def test_each_operation_is_sent_in_its_form(
 ) -> None:
     call, expected = REQUESTS[operation]
     service.replies.append(
-        answer({"Items": [], "ScannedCount": 0, "Responses": [] if "Transact" in operation else {}})
+        response(
+            {"Items": [], "ScannedCount": 0, "Responses": [] if "Transact" in operation else {}}
+        )
     )
 
     await call(engine)
@@ -230,7 +232,7 @@ async def test_each_operation_is_sent_in_its_form(
 
 async def test_a_get_tells_the_item_and_its_cost(engine: DynamoDBEngine, service: Service) -> None:
     service.replies.append(
-        answer({"Item": WIRE_KEY, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 0.5}})
+        response({"Item": WIRE_KEY, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 0.5}})
     )
 
     found = await engine.get(Get(TABLE, KEY))
@@ -243,7 +245,7 @@ async def test_a_write_that_returns_nothing_has_no_item(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies.append(
-        answer({"Attributes": {}, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 2}})
+        response({"Attributes": {}, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 2}})
     )
 
     written = await engine.update(Update(TABLE, KEY, (F("n").remove(),), returns="UPDATED_NEW"))
@@ -261,7 +263,7 @@ async def test_a_page_tells_where_to_go_on(engine: DynamoDBEngine, service: Serv
         "LastEvaluatedKey": WIRE_KEY,
         "ConsumedCapacity": consumed,
     }
-    service.replies.append(answer(reply))
+    service.replies.append(response(reply))
 
     page = await engine.scan(Scan(TABLE))
 
@@ -275,21 +277,21 @@ async def test_what_a_batch_did_not_get_to_comes_back(
     other = {"id": {"S": "two"}, "at": {"N": "1"}}
     consumed = [{"TableName": NAME, "CapacityUnits": 0.5}]
     service.replies += [
-        answer(
+        response(
             {
                 "Responses": {NAME: [WIRE_KEY]},
                 "UnprocessedKeys": {NAME: {"Keys": [other]}},
                 "ConsumedCapacity": consumed,
             },
         ),
-        answer(
+        response(
             {
                 "UnprocessedItems": {
                     NAME: [{"DeleteRequest": {"Key": other}}, {"PutRequest": {"Item": WIRE_KEY}}]
                 }
             },
         ),
-        answer({"UnprocessedItems": {}, "ConsumedCapacity": [*consumed, *consumed]}),
+        response({"UnprocessedItems": {}, "ConsumedCapacity": [*consumed, *consumed]}),
     ]
     writes = BatchWrite(TABLE, (KEY,), ({"id": "two", "at": 1},))
 
@@ -308,13 +310,13 @@ async def test_a_transaction_costs_writes_and_one_that_had_happened_costs_reads(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [
-        answer(
+        response(
             {"ConsumedCapacity": [{"TableName": NAME, "CapacityUnits": 4, "WriteCapacityUnits": 4}]}
         ),
-        answer(
+        response(
             {"ConsumedCapacity": [{"TableName": NAME, "CapacityUnits": 2, "ReadCapacityUnits": 2}]}
         ),
-        answer(
+        response(
             {
                 "ConsumedCapacity": [
                     {"TableName": NAME, "CapacityUnits": 4},
@@ -335,7 +337,7 @@ async def test_a_transaction_reads_in_the_order_of_its_gets(
 ) -> None:
     consumed = [{"TableName": NAME, "CapacityUnits": 4, "ReadCapacityUnits": 4}]
     service.replies.append(
-        answer({"Responses": [{}, {"Item": WIRE_KEY}], "ConsumedCapacity": consumed})
+        response({"Responses": [{}, {"Item": WIRE_KEY}], "ConsumedCapacity": consumed})
     )
 
     found = await engine.transact_get(

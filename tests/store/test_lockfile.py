@@ -1,4 +1,4 @@
-"""The schema lock says everything that matters about a table, always in the same way, and nothing that does not."""
+"""The schema lock records the significant parts of a table in a canonical form."""
 
 import random
 import tomllib
@@ -52,7 +52,7 @@ def test_the_text_has_one_line_for_each_attribute_and_index() -> None:
 
 
 def test_a_new_attribute_is_one_new_line() -> None:
-    """Nothing else moves, so a review shows the change and no more."""
+    """So a review shows only the change."""
     grown = replace(FOLLOWS, attributes=(*FOLLOWS.attributes, Attribute("since", "N")))
     before, after = (
         render_lock([FIXTURES, FOLLOWS]).splitlines(),
@@ -113,13 +113,13 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_file_is_refused_with_what_is_wrong(damage: str) -> None:
+def test_a_damaged_file_is_rejected_with_what_is_wrong(damage: str) -> None:
     text, message = DAMAGED[damage]
     with pytest.raises(InvalidLockFile, match=message):
         parse_lock(text)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "schema.lock"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidLockFile, match="cannot be read"):
@@ -127,10 +127,10 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 
 @given(tables(), st.data())
-def test_no_damage_to_a_file_is_anything_but_a_clear_error(
+def test_a_damaged_file_is_a_schema_or_an_invalid_lock_file_error(
     table: Table, data: st.DataObject
 ) -> None:
-    """Whatever a merge or an editor made of it, the answer is a schema or InvalidLockFile."""
+    """Whatever a merge or an editor did to it."""
     text = render_lock([table])
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 30)))

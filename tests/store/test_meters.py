@@ -1,4 +1,4 @@
-"""The figures of a pattern are right, cheap to read, and the same in rows, Markdown and for Prometheus."""
+"""The metrics of patterns are correct and equal in rows, Markdown and Prometheus."""
 
 import bisect
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from tests.store.example import CATALOGUE, Fixtures, Locks, make_tables
 
 @pytest.fixture
 async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
-    """A store in which some patterns of the example have been used."""
+    """A store after some calls of the example's patterns."""
     async with open_sqlite(tmp_path_factory.mktemp("meters")) as engine:
         await make_tables(engine)
         store = Store(engine, ManualClock())
@@ -90,7 +90,7 @@ async def test_rows_have_every_pattern_with_its_fields_and_figures(store: Store)
     assert rows["Scan live fixtures"].index == "live-index"
 
 
-async def test_two_stores_never_share_a_figure(store: Store) -> None:
+async def test_stores_do_not_share_meters(store: Store) -> None:
     """Counters belong to a store, not to the module or the method."""
     assert all(row.calls == 0 for row in pattern_rows(CATALOGUE, Meters()))
     assert any(row.calls for row in pattern_rows(CATALOGUE, store.meters))
@@ -128,8 +128,8 @@ def test_markdown_keeps_a_bar_or_a_line_break_inside_its_cell() -> None:
     assert r"| a\|b c\\d |" in patterns_markdown([row])
 
 
-async def test_prometheus_gets_the_same_figures(store: Store) -> None:
-    """Every operation of every pattern is a series, with a histogram that adds up."""
+async def test_prometheus_exports_the_same_values(store: Store) -> None:
+    """Every operation of every pattern is a series with a consistent histogram."""
     registry = CollectorRegistry()
     registry.register(PatternCollector(CATALOGUE, store.meters))
     families = {

@@ -1,4 +1,4 @@
-"""Batches of reads and writes: their limits, and that each part stands on its own, on every engine."""
+"""Batch reads and writes on every engine: limits and independence of the items."""
 
 from decimal import Decimal
 from typing import Any
@@ -24,7 +24,7 @@ def by_id(items: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 async def write_all(engine: Engine, batch: BatchWrite) -> None:
-    """A batch with its unprocessed rest, a few times over."""
+    """Send a batch and its unprocessed rest a few times."""
     rest: BatchWrite | None = batch
     for _ in range(10):
         assert rest is not None
@@ -58,7 +58,7 @@ async def test_a_batch_puts_and_deletes(engine: Engine) -> None:
     assert by_id(found.items) == by_id([replaced, old[2], new])
 
 
-async def test_a_batch_reads_100_items_and_passes_over_what_is_not_there(engine: Engine) -> None:
+async def test_a_batch_reads_100_keys_and_omits_missing_items(engine: Engine) -> None:
     items = [{"id": fresh()} for _ in range(50)]
     for first in (0, 25):
         await write_all(engine, BatchWrite(PLAIN, puts=tuple(items[first : first + 25])))
@@ -67,7 +67,7 @@ async def test_a_batch_reads_100_items_and_passes_over_what_is_not_there(engine:
     assert by_id(found.items) == by_id(items)
 
 
-async def test_a_batch_reads_what_its_projection_says(engine: Engine) -> None:
+async def test_a_batch_read_applies_its_projection(engine: Engine) -> None:
     items = [{"id": fresh(), "n": number, "map": {"k": number, "z": 0}} for number in range(2)]
     await write_all(engine, BatchWrite(PLAIN, puts=tuple(items)))
     keys = tuple({"id": item["id"]} for item in items)
@@ -93,7 +93,7 @@ async def test_a_batch_that_reads_more_than_16_mb_leaves_the_rest_unprocessed(
 
 
 @pytest.mark.parametrize("count", [26, 100])
-async def test_more_than_25_writes_are_refused(engine: Engine, count: int) -> None:
+async def test_more_than_25_writes_are_rejected(engine: Engine, count: int) -> None:
     items = tuple({"id": fresh()} for _ in range(count))
     with pytest.raises(TooManyItems, match=f"at most 25 items, not {count}"):
         await engine.batch_write(BatchWrite(PLAIN, puts=items))
@@ -102,20 +102,20 @@ async def test_more_than_25_writes_are_refused(engine: Engine, count: int) -> No
     assert await stored(engine, PLAIN, items[0]) is None
 
 
-async def test_more_than_100_reads_are_refused(engine: Engine) -> None:
+async def test_more_than_100_reads_are_rejected(engine: Engine) -> None:
     keys = tuple({"id": fresh()} for _ in range(101))
     with pytest.raises(TooManyItems, match="at most 100 items, not 101"):
         await engine.batch_get(BatchGet(PLAIN, keys))
 
 
-async def test_an_empty_batch_is_refused(engine: Engine) -> None:
+async def test_an_empty_batch_is_rejected(engine: Engine) -> None:
     with pytest.raises(InvalidRequest, match="empty"):
         await engine.batch_write(BatchWrite(PLAIN))
     with pytest.raises(InvalidRequest, match="empty"):
         await engine.batch_get(BatchGet(PLAIN, ()))
 
 
-async def test_a_batch_that_names_an_item_twice_is_refused(engine: Engine) -> None:
+async def test_a_batch_that_names_an_item_twice_is_rejected(engine: Engine) -> None:
     key = {"id": fresh()}
     with pytest.raises(DuplicateItem, match="twice"):
         await engine.batch_write(BatchWrite(PLAIN, puts=({**key, "n": 1}, {**key, "n": 2})))
@@ -126,7 +126,7 @@ async def test_a_batch_that_names_an_item_twice_is_refused(engine: Engine) -> No
     assert await stored(engine, PLAIN, key) is None
 
 
-async def test_two_spellings_of_a_number_are_one_key(engine: Engine) -> None:
+async def test_equal_numbers_are_one_key(engine: Engine) -> None:
     number = fresh_number()
     with pytest.raises(DuplicateItem, match="twice"):
         await engine.batch_get(
@@ -145,7 +145,7 @@ async def test_two_spellings_of_a_number_are_one_key(engine: Engine) -> None:
         ({"id": "x", "text": "x" * 409_600}, ItemTooLarge, "bytes"),
     ],
 )
-async def test_one_bad_item_refuses_the_whole_batch(
+async def test_one_invalid_item_rejects_the_whole_batch(
     engine: Engine, item: dict[str, Any], kind: type[InvalidRequest], words: str
 ) -> None:
     good = {"id": fresh()}
@@ -154,7 +154,7 @@ async def test_one_bad_item_refuses_the_whole_batch(
     assert await stored(engine, PLAIN, good) is None
 
 
-async def test_a_bad_key_refuses_the_whole_batch(engine: Engine) -> None:
+async def test_one_invalid_key_rejects_the_whole_batch(engine: Engine) -> None:
     good = {"id": fresh(), "at": "x"}
     await engine.put(Put(STRINGS, good))
     with pytest.raises(InvalidKey, match="at is missing"):
@@ -164,7 +164,7 @@ async def test_a_bad_key_refuses_the_whole_batch(engine: Engine) -> None:
     assert await stored(engine, STRINGS, good) == good
 
 
-async def test_a_batch_on_an_unknown_table_is_refused(engine: Engine) -> None:
+async def test_a_batch_on_an_unknown_table_is_rejected(engine: Engine) -> None:
     with pytest.raises(TableNotFound, match="never-made"):
         await engine.batch_write(BatchWrite(NEVER_MADE, puts=({"id": "x"},)))
     with pytest.raises(TableNotFound, match="never-made"):

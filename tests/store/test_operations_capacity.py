@@ -1,4 +1,4 @@
-"""Consumed capacity by DynamoDB's rules: reported by the service, computed by the embedded engine, the same on both."""
+"""Consumed capacity: the embedded engine computes what the service reports."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ KB = 1024
 
 
 def sized(size: int, **attributes: Any) -> dict[str, Any]:
-    """A fresh item of exactly so many bytes."""
+    """A new item of exactly this many bytes."""
     item = {"id": fresh(), **attributes}
     return {**item, "pad": "x" * (size - measure_item({**item, "pad": ""}))}
 
@@ -60,7 +60,7 @@ async def test_a_read_costs_a_unit_for_each_4_kb_and_half_if_eventual(
     )
 
 
-async def test_reading_nothing_costs_the_least(engine: Engine) -> None:
+async def test_reading_a_missing_item_costs_the_minimum(engine: Engine) -> None:
     assert (await engine.get(Get(PLAIN, {"id": fresh()}, consistent=True))).capacity == Capacity(
         read=1
     )
@@ -75,7 +75,7 @@ async def test_a_write_costs_a_unit_for_each_kb(engine: Engine, size: int) -> No
     assert (await engine.put(Put(PLAIN, item))).capacity == Capacity(write=-(-size // KB))
 
 
-async def test_a_write_costs_by_the_larger_of_before_and_after(engine: Engine) -> None:
+async def test_a_write_costs_by_the_larger_item_size(engine: Engine) -> None:
     item = sized(3 * KB)
     key = {"id": item["id"]}
     await engine.put(Put(PLAIN, item))
@@ -91,7 +91,7 @@ async def test_a_write_costs_by_the_larger_of_before_and_after(engine: Engine) -
     assert (await engine.delete(Delete(PLAIN, key))).capacity == Capacity(write=1)
 
 
-async def test_a_query_adds_up_what_it_read_before_it_rounds(engine: Engine) -> None:
+async def test_a_query_rounds_the_total_size(engine: Engine) -> None:
     partition = fresh()
     items = [{"id": partition, "at": number, "pad": "x" * 3000} for number in range(5)]
     for item in items:
@@ -108,7 +108,7 @@ async def test_a_query_adds_up_what_it_read_before_it_rounds(engine: Engine) -> 
     assert (await engine.query(Query(NUMBERS, where, limit=1))).capacity == Capacity(read=0.5)
 
 
-async def test_a_filter_saves_nothing(engine: Engine) -> None:
+async def test_a_filter_does_not_reduce_the_cost(engine: Engine) -> None:
     partition = fresh()
     for number in range(5):
         await engine.put(Put(NUMBERS, {"id": partition, "at": number, "pad": "x" * 4000}))
@@ -118,20 +118,20 @@ async def test_a_filter_saves_nothing(engine: Engine) -> None:
     assert (page.items, page.capacity) == ([], Capacity(read=5))
 
 
-async def test_an_empty_query_costs_the_least(engine: Engine) -> None:
+async def test_an_empty_query_costs_the_minimum(engine: Engine) -> None:
     assert (await engine.query(Query(NUMBERS, F("id") == fresh()))).capacity == Capacity(read=0.5)
     assert (
         await engine.query(Query(NUMBERS, F("id") == fresh(), consistent=True))
     ).capacity == Capacity(read=1)
 
 
-async def test_a_scan_costs_what_it_read(engine: Engine) -> None:
+async def test_a_scan_costs_by_the_bytes_read(engine: Engine) -> None:
     await engine.put(Put(STRINGS, {"id": fresh(), "at": "x"}))
     page = await engine.scan(Scan(STRINGS, limit=1, consistent=True))
     assert page.capacity == Capacity(read=1)
 
 
-async def test_an_index_query_costs_what_the_index_carries(engine: Engine) -> None:
+async def test_an_index_query_costs_by_the_projected_size(engine: Engine) -> None:
     club, day = fresh(), 7
     for number in range(3):
         item = {
@@ -149,7 +149,7 @@ async def test_an_index_query_costs_what_the_index_carries(engine: Engine) -> No
     assert (len(by_age.items), by_age.capacity) == (3, Capacity(read=3))
 
 
-async def test_a_local_index_that_fetches_pays_for_every_item_it_fetches(engine: Engine) -> None:
+async def test_a_fetching_local_index_pays_for_every_fetched_item(engine: Engine) -> None:
     club = fresh()
     for number in range(3):
         await engine.put(
@@ -177,7 +177,7 @@ async def test_a_local_index_that_fetches_pays_for_every_item_it_fetches(engine:
         ),
     ],
 )
-async def test_a_put_writes_every_index_that_the_item_is_in(
+async def test_a_put_pays_for_every_index_of_the_item(
     engine: Engine, attributes: dict[str, Any], indexes: int
 ) -> None:
     key = {"club": fresh(), "name": "n"}
@@ -187,7 +187,7 @@ async def test_a_put_writes_every_index_that_the_item_is_in(
     assert (await engine.delete(Delete(PLAYERS, key))).capacity == Capacity(write=1 + indexes)
 
 
-async def test_an_index_is_written_only_if_what_it_carries_changes(engine: Engine) -> None:
+async def test_an_index_costs_only_if_its_projection_changes(engine: Engine) -> None:
     key = {"club": fresh(), "name": "n"}
     item = {**key, "status": "s", "day": 1, "city": "c", "note": "n", "extra": 1}
     await engine.put(Put(PLAYERS, item))
@@ -210,7 +210,7 @@ async def test_an_index_that_never_had_the_whole_key_costs_nothing(engine: Engin
 
 
 async def test_a_failed_condition_costs_the_write(engine: Engine) -> None:
-    """The cost is not told, but the item must not have been written."""
+    """The error does not report the cost, but the item must be unchanged."""
     item = sized(2 * KB)
     with pytest.raises(ConditionFailed):
         await engine.put(Put(PLAIN, item, condition=exists("id")))
@@ -240,7 +240,7 @@ async def test_a_transaction_costs_twice(engine: Engine) -> None:
     assert (await engine.transact_get(TransactionGet(gets))).capacity == Capacity(read=2 * (1 + 1))
 
 
-async def test_a_transaction_sent_again_under_its_token_costs_reads(engine: Engine) -> None:
+async def test_a_repeated_token_costs_reads(engine: Engine) -> None:
     again = Transaction((Put(PLAIN, sized(100)),), fresh())
     assert (await engine.transact(again)).capacity == Capacity(write=2)
     assert (await engine.transact(again)).capacity == Capacity(read=2)

@@ -1,4 +1,4 @@
-"""Conditions of writes: every operator and function on every engine, and what a failed one tells."""
+"""Conditions of writes on every engine: all operators and functions, and the errors of failed ones."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from tally.store.errors import (
     InvalidValue,
 )
 from tally.store.expressions import Condition, F, Not, exists, not_exists
-from tests.store.cases import HOLDS, ITEM
+from tests.store.expression_cases import HOLDS, ITEM
 from tests.store.tables import PLAIN, STRINGS, fresh, stored
 
 
 @pytest.mark.parametrize(
     "condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()]
 )
-async def test_a_write_happens_if_its_condition_holds_and_only_then(
+async def test_a_write_is_applied_only_if_its_condition_is_true(
     engine: Engine, condition: Condition
 ) -> None:
     key = {"id": fresh()}
@@ -38,9 +38,7 @@ async def test_a_write_happens_if_its_condition_holds_and_only_then(
 @pytest.mark.parametrize(
     "condition", [pytest.param(condition, id=name) for name, condition in HOLDS.items()]
 )
-async def test_a_filter_lets_through_what_its_condition_holds_of(
-    engine: Engine, condition: Condition
-) -> None:
+async def test_a_filter_returns_the_items_that_match(engine: Engine, condition: Condition) -> None:
     key = {"id": fresh(), "at": "x"}
     await engine.put(Put(STRINGS, {**key, **ITEM}))
     where = F("id") == key["id"]
@@ -52,7 +50,7 @@ async def test_a_filter_lets_through_what_its_condition_holds_of(
 @pytest.mark.parametrize(
     "condition", [not_exists("id"), not_exists("a") & not_exists("b"), F("a") != 1, ~exists("id")]
 )
-async def test_a_condition_on_an_item_that_is_not_there_sees_an_empty_one(
+async def test_a_condition_on_a_missing_item_sees_an_empty_item(
     engine: Engine, condition: Condition
 ) -> None:
     key = {"id": fresh()}
@@ -62,7 +60,7 @@ async def test_a_condition_on_an_item_that_is_not_there_sees_an_empty_one(
     assert await stored(engine, PLAIN, key) == key
 
 
-async def test_a_failed_condition_of_a_put_carries_the_item_that_stood_there(
+async def test_a_failed_condition_of_a_put_returns_the_existing_item(
     engine: Engine,
 ) -> None:
     item = {"id": fresh(), "version": 3, "map": {"k": {"x"}}}
@@ -72,7 +70,7 @@ async def test_a_failed_condition_of_a_put_carries_the_item_that_stood_there(
     assert refusal.value.item == item
 
 
-async def test_a_failed_condition_of_an_update_carries_the_item_that_stood_there(
+async def test_a_failed_condition_of_an_update_returns_the_existing_item(
     engine: Engine,
 ) -> None:
     item = {"id": fresh(), "version": 3}
@@ -84,7 +82,7 @@ async def test_a_failed_condition_of_an_update_carries_the_item_that_stood_there
     assert refusal.value.item == item
 
 
-async def test_a_failed_condition_of_a_delete_carries_the_item_that_stood_there(
+async def test_a_failed_condition_of_a_delete_returns_the_existing_item(
     engine: Engine,
 ) -> None:
     item = {"id": fresh(), "version": 3}
@@ -94,13 +92,13 @@ async def test_a_failed_condition_of_a_delete_carries_the_item_that_stood_there(
     assert refusal.value.item == item
 
 
-async def test_a_condition_that_failed_on_nothing_carries_nothing(engine: Engine) -> None:
+async def test_a_failed_condition_on_a_missing_item_returns_no_item(engine: Engine) -> None:
     with pytest.raises(ConditionFailed) as refusal:
         await engine.put(Put(PLAIN, {"id": fresh()}, condition=exists("id")))
     assert refusal.value.item is None
 
 
-async def test_a_condition_may_speak_of_the_key(engine: Engine) -> None:
+async def test_a_condition_may_use_the_key(engine: Engine) -> None:
     key = {"id": fresh(), "at": "b"}
     await engine.put(Put(STRINGS, key))
     same = (F("id") == key["id"]) & (F("at") > "a") & F("at").begins_with("b")
@@ -110,20 +108,20 @@ async def test_a_condition_may_speak_of_the_key(engine: Engine) -> None:
 
 
 def chain(tests: int) -> Condition:
-    """So many tests joined by and, all of which hold of an empty item."""
+    """A conjunction of this many tests that are true for an empty item."""
     condition: Condition = not_exists("f0")
     for number in range(1, tests):
         condition = condition & not_exists(f"f{number % 7}")
     return condition
 
 
-async def test_a_long_condition_is_taken(engine: Engine) -> None:
+async def test_a_long_condition_is_accepted(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, key, condition=chain(100)))
     assert await stored(engine, PLAIN, key) == key
 
 
-async def test_a_condition_too_long_to_send_is_refused(engine: Engine) -> None:
+async def test_a_condition_above_the_size_limit_is_rejected(engine: Engine) -> None:
     key = {"id": fresh()}
     with pytest.raises(InvalidExpression, match="at most 4096 bytes"):
         await engine.put(Put(PLAIN, key, condition=chain(140)))
@@ -168,7 +166,7 @@ SENSELESS: dict[str, tuple[Any, type[InvalidRequest], str]] = {
     ("condition", "kind", "words"),
     [pytest.param(*case, id=name) for name, case in SENSELESS.items()],
 )
-async def test_a_condition_that_makes_no_sense_is_refused_before_anything_is_written(
+async def test_an_invalid_condition_is_rejected_before_anything_is_written(
     engine: Engine, condition: Any, kind: type[InvalidRequest], words: str
 ) -> None:
     key = {"id": fresh(), "at": "x"}

@@ -1,4 +1,4 @@
-"""Global and local indexes: who is in them, what they carry, and how they follow every write, on every engine."""
+"""Global and local indexes on every engine: membership, projections and maintenance by writes."""
 
 from decimal import Decimal
 from typing import Any
@@ -32,7 +32,7 @@ FULL: dict[str, Any] = {
 
 
 def player(**changes: Any) -> Item:
-    """A player who is in every index, in partitions that nobody else uses."""
+    """A player in every index, in unique partitions."""
     own = {"club": fresh(), "name": "n", "team": fresh(), "status": fresh(), "day": fresh_number()}
     return {name: value for name, value in (FULL | own | changes).items() if value is not ...}
 
@@ -45,8 +45,8 @@ async def entries(engine: Engine, index: str, where: Condition) -> list[Item]:
     return await all_items(engine, Query(PLAYERS, where, index=index))
 
 
-async def everywhere(engine: Engine, item: Item) -> dict[str, int]:
-    """How many entries each index has under the item's keys."""
+async def count_entries(engine: Engine, item: Item) -> dict[str, int]:
+    """The number of entries in each index under the item's keys."""
     conditions = {
         "by-team": F("team") == item["team"],
         "by-status": F("status") == item["status"],
@@ -58,7 +58,7 @@ async def everywhere(engine: Engine, item: Item) -> dict[str, int]:
     return {name: len(await entries(engine, name, where)) for name, where in conditions.items()}
 
 
-async def test_an_index_carries_what_its_projection_says(engine: Engine) -> None:
+async def test_an_index_returns_its_projection(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
     keys = key_of(item)
@@ -89,23 +89,21 @@ async def test_an_index_carries_what_its_projection_says(engine: Engine) -> None
         ("note", set()),
     ],
 )
-async def test_an_item_without_all_keys_of_an_index_is_not_in_it(
-    engine: Engine, missing: str, left_out: set[str]
-) -> None:
+async def test_an_index_is_sparse(engine: Engine, missing: str, left_out: set[str]) -> None:
     whole = player()
     await engine.put(
         Put(PLAYERS, {name: value for name, value in whole.items() if name != missing})
     )
-    counts = await everywhere(engine, whole)
+    counts = await count_entries(engine, whole)
     assert {name for name, count in counts.items() if not count} == left_out
 
 
-async def test_a_put_over_an_item_takes_its_old_entries_away(engine: Engine) -> None:
+async def test_a_replacing_put_removes_old_entries(engine: Engine) -> None:
     old = player()
     await engine.put(Put(PLAYERS, old))
     new = player(**key_of(old), age=...)
     await engine.put(Put(PLAYERS, new))
-    gone = await everywhere(engine, old)
+    gone = await count_entries(engine, old)
     assert (
         gone["by-team"],
         gone["by-status"],
@@ -139,23 +137,23 @@ async def test_an_update_moves_adds_and_removes_entries(engine: Engine) -> None:
     assert ranked["note"] == "new"
 
 
-async def test_a_delete_takes_every_entry_away(engine: Engine) -> None:
+async def test_a_delete_removes_every_entry(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
-    assert set((await everywhere(engine, item)).values()) == {1}
+    assert set((await count_entries(engine, item)).values()) == {1}
     await engine.delete(Delete(PLAYERS, key_of(item)))
-    assert set((await everywhere(engine, item)).values()) == {0}
+    assert set((await count_entries(engine, item)).values()) == {0}
 
 
-async def test_a_batch_keeps_the_indexes_right(engine: Engine) -> None:
+async def test_a_batch_updates_the_indexes(engine: Engine) -> None:
     old, new = player(), player()
     await engine.put(Put(PLAYERS, old))
     await engine.batch_write(BatchWrite(PLAYERS, puts=(new,), deletes=(key_of(old),)))
-    assert set((await everywhere(engine, old)).values()) == {0}
-    assert set((await everywhere(engine, new)).values()) == {1}
+    assert set((await count_entries(engine, old)).values()) == {0}
+    assert set((await count_entries(engine, new)).values()) == {1}
 
 
-async def test_a_transaction_keeps_the_indexes_right(engine: Engine) -> None:
+async def test_a_transaction_updates_the_indexes(engine: Engine) -> None:
     gone, moved, new = player(), player(), player()
     team = fresh()
     await engine.put(Put(PLAYERS, gone))
@@ -166,23 +164,23 @@ async def test_a_transaction_keeps_the_indexes_right(engine: Engine) -> None:
         Update(PLAYERS, key_of(moved), (F("team").set(team),)),
     )
     await engine.transact(Transaction(writes))
-    assert set((await everywhere(engine, gone)).values()) == {0}
-    assert set((await everywhere(engine, new)).values()) == {1}
+    assert set((await count_entries(engine, gone)).values()) == {0}
+    assert set((await count_entries(engine, new)).values()) == {1}
     assert len(await entries(engine, "by-team", F("team") == team)) == 1
     assert await entries(engine, "by-team", F("team") == moved["team"]) == []
 
 
-async def test_a_cancelled_transaction_leaves_the_indexes_as_they_were(engine: Engine) -> None:
+async def test_a_cancelled_transaction_does_not_change_the_indexes(engine: Engine) -> None:
     item, new = player(), player()
     await engine.put(Put(PLAYERS, item))
     writes = (Put(PLAYERS, new), Delete(PLAYERS, key_of(item), condition=not_exists("team")))
     with pytest.raises(TransactionCancelled):
         await engine.transact(Transaction(writes))
-    assert set((await everywhere(engine, item)).values()) == {1}
-    assert set((await everywhere(engine, new)).values()) == {0}
+    assert set((await count_entries(engine, item)).values()) == {1}
+    assert set((await count_entries(engine, new)).values()) == {0}
 
 
-async def test_a_global_index_gathers_partitions_in_the_order_of_its_sort_key(
+async def test_a_global_index_orders_items_of_all_partitions(
     engine: Engine,
 ) -> None:
     team = fresh()
@@ -197,7 +195,7 @@ async def test_a_global_index_gathers_partitions_in_the_order_of_its_sort_key(
     assert [item["points"] for item in chosen] == [-1, 0, Decimal("0.5"), 3]
 
 
-async def test_items_with_one_index_key_are_all_there(engine: Engine) -> None:
+async def test_items_with_equal_index_keys_are_all_returned(engine: Engine) -> None:
     status = fresh()
     items = [player(status=status, name=f"n{number}") for number in range(5)]
     for item in items:
@@ -218,7 +216,7 @@ async def test_a_local_index_orders_a_partition_by_another_key(engine: Engine) -
     ]
 
 
-async def test_begins_with_in_an_index_tells_small_letters_from_capitals(engine: Engine) -> None:
+async def test_begins_with_in_an_index_is_case_sensitive(engine: Engine) -> None:
     club = fresh()
     for number, city in enumerate(("Pune", "pune", "Puri", "Delhi")):
         await engine.put(Put(PLAYERS, player(club=club, name=str(number), city=city)))
@@ -235,15 +233,15 @@ async def test_a_local_index_can_be_read_consistently_and_a_global_one_cannot(
         Query(PLAYERS, F("club") == item["club"], index="by-age", consistent=True)
     )
     assert page.items == [item]
-    with pytest.raises(InvalidRequest, match=r"by-team.*global.*consistent"):
+    with pytest.raises(InvalidRequest, match=r"global index by-team.*consistent"):
         await engine.query(
             Query(PLAYERS, F("team") == item["team"], index="by-team", consistent=True)
         )
-    with pytest.raises(InvalidRequest, match=r"by-team.*global.*consistent"):
+    with pytest.raises(InvalidRequest, match=r"global index by-team.*consistent"):
         await engine.scan(Scan(PLAYERS, index="by-team", consistent=True))
 
 
-async def test_a_local_index_fetches_what_it_does_not_carry(engine: Engine) -> None:
+async def test_a_local_index_fetches_attributes_that_it_does_not_project(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
     chosen = (make_path("name"), make_path("extra", 0), make_path("points"))
@@ -253,13 +251,15 @@ async def test_a_local_index_fetches_what_it_does_not_carry(engine: Engine) -> N
     assert page.items == [{"name": "n", "extra": [1], "points": 10}]
 
 
-async def test_a_global_index_cannot_show_what_it_does_not_carry(engine: Engine) -> None:
+async def test_a_global_index_cannot_return_attributes_that_it_does_not_project(
+    engine: Engine,
+) -> None:
     for name, where in (("by-status", F("status") == "x"), ("by-day", F("day") == 1)):
         with pytest.raises(InvalidExpression, match=f"{name} does not project extra"):
             await engine.query(Query(PLAYERS, where, index=name, projection=(Path(("extra",)),)))
 
 
-async def test_a_projection_of_an_index_query_picks_among_what_it_carries(engine: Engine) -> None:
+async def test_a_projection_of_an_index_query_selects_projected_attributes(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
     chosen = (make_path("club"), make_path("note"))
@@ -269,7 +269,7 @@ async def test_a_projection_of_an_index_query_picks_among_what_it_carries(engine
     assert page.items == [{"club": item["club"], "note": "n"}]
 
 
-async def test_a_filter_of_an_index_query_sees_what_the_index_carries(engine: Engine) -> None:
+async def test_a_filter_of_an_index_query_sees_projected_attributes(engine: Engine) -> None:
     item = player()
     await engine.put(Put(PLAYERS, item))
     where = F("day") == item["day"]
@@ -304,16 +304,16 @@ async def test_a_filter_of_an_index_query_sees_what_the_index_carries(engine: En
     ("index", "where"),
     [("by-status", F("status") == "x"), ("by-day", F("day") == 1), ("by-city", F("club") == "x")],
 )
-async def test_a_query_of_an_index_cannot_filter_by_what_it_does_not_carry(
+async def test_an_index_query_cannot_filter_by_attributes_that_it_does_not_project(
     engine: Engine, index: str, where: Condition
 ) -> None:
-    """Not even a local one, which would fetch the attribute to show it."""
+    """Not even on a local index, which can fetch the attribute."""
     with pytest.raises(InvalidExpression, match=f"{index} does not project extra"):
         await engine.query(Query(PLAYERS, where, index=index, filter=not_exists("extra")))
 
 
 @pytest.mark.parametrize("index", ["by-status", "by-city"])
-async def test_a_scan_of_an_index_takes_what_it_does_not_carry_for_missing(
+async def test_the_filter_of_an_index_scan_treats_other_attributes_as_missing(
     engine: Engine, index: str
 ) -> None:
     item = player()
@@ -331,7 +331,7 @@ async def test_a_scan_of_an_index_takes_what_it_does_not_carry_for_missing(
 @pytest.mark.parametrize(
     ("index", "name"), [("by-team", "team"), ("by-team", "points"), ("by-age", "club")]
 )
-async def test_a_filter_on_the_key_of_the_index_is_refused(
+async def test_a_filter_on_the_key_of_the_index_is_rejected(
     engine: Engine, index: str, name: str
 ) -> None:
     partition = PLAYERS.index(index).partition.name
@@ -339,14 +339,14 @@ async def test_a_filter_on_the_key_of_the_index_is_refused(
         await engine.query(Query(PLAYERS, F(partition) == "x", index=index, filter=F(name) == "x"))
 
 
-async def test_an_unknown_index_is_refused(engine: Engine) -> None:
+async def test_an_unknown_index_is_rejected(engine: Engine) -> None:
     with pytest.raises(UnknownIndex, match=r"by-shoe.*by-team"):
         await engine.query(Query(PLAYERS, F("shoe") == 43, index="by-shoe"))
     with pytest.raises(UnknownIndex, match="by-shoe"):
         await engine.scan(Scan(PLAYERS, index="by-shoe"))
 
 
-async def test_an_index_of_an_unknown_table_is_refused(engine: Engine) -> None:
+async def test_an_index_of_an_unknown_table_is_rejected(engine: Engine) -> None:
     with pytest.raises(TableNotFound, match="never-made"):
         await engine.query(Query(NEVER_MADE, F("owner") == "x", index="by-owner"))
 
@@ -363,7 +363,7 @@ async def test_an_index_of_an_unknown_table_is_refused(engine: Engine) -> None:
         ("city", {"x"}),
     ],
 )
-async def test_a_put_with_an_index_key_of_another_type_is_refused(
+async def test_a_put_with_an_index_key_of_another_type_is_rejected(
     engine: Engine, attribute: str, value: Any
 ) -> None:
     with pytest.raises(InvalidRequest, match=f"{attribute} is of type"):
@@ -371,7 +371,7 @@ async def test_a_put_with_an_index_key_of_another_type_is_refused(
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("team", ""), ("city", ""), ("rank", b"")])
-async def test_a_put_with_an_empty_index_key_is_refused(
+async def test_a_put_with_an_empty_index_key_is_rejected(
     engine: Engine, attribute: str, value: Any
 ) -> None:
     with pytest.raises(InvalidRequest, match=f"{attribute} is empty"):

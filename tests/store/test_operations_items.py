@@ -9,7 +9,7 @@ from tally.store.api import Delete, Engine, Get, Put, Update
 from tally.store.errors import ConditionFailed, InvalidKey, InvalidRequest, TableNotFound
 from tally.store.evaluate import equal
 from tally.store.expressions import F, Path, exists, not_exists
-from tests.store.cases import ITEM, PROJECTIONS
+from tests.store.expression_cases import ITEM, PROJECTIONS
 from tests.store.tables import (
     BINARIES,
     NEVER_MADE,
@@ -52,7 +52,7 @@ ROUND_TRIPS: dict[str, Any] = {
 @pytest.mark.parametrize(
     "value", [pytest.param(value, id=name) for name, value in ROUND_TRIPS.items()]
 )
-async def test_a_value_comes_back_as_it_went_in(engine: Engine, value: Any) -> None:
+async def test_a_value_round_trips(engine: Engine, value: Any) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "value": value}))
     item = await stored(engine, PLAIN, key)
@@ -61,7 +61,7 @@ async def test_a_value_comes_back_as_it_went_in(engine: Engine, value: Any) -> N
 
 
 @pytest.mark.parametrize("value", ["", b"", [""], {"k": b""}, {""}, {"", "x"}])
-async def test_an_empty_string_or_binary_is_a_value_where_it_is_no_key(
+async def test_an_empty_string_or_binary_is_valid_outside_of_keys(
     engine: Engine, value: Any
 ) -> None:
     key = {"id": fresh()}
@@ -72,7 +72,7 @@ async def test_an_empty_string_or_binary_is_a_value_where_it_is_no_key(
 @pytest.mark.parametrize(
     "number", [Decimal("-0"), Decimal("-0.00"), Decimal("0E+40"), Decimal("0E-90")]
 )
-async def test_every_zero_is_the_zero(engine: Engine, number: Decimal) -> None:
+async def test_all_zeros_are_equal(engine: Engine, number: Decimal) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "value": number}))
     item = await stored(engine, PLAIN, key)
@@ -81,7 +81,7 @@ async def test_every_zero_is_the_zero(engine: Engine, number: Decimal) -> None:
 
 
 @pytest.mark.parametrize("number", [Decimal("1.50"), Decimal("15E-1"), Decimal("0001.5")])
-async def test_a_number_is_its_value_and_not_its_digits(engine: Engine, number: Decimal) -> None:
+async def test_a_number_is_stored_by_value(engine: Engine, number: Decimal) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "value": number}))
     item = await stored(engine, PLAIN, key)
@@ -89,13 +89,13 @@ async def test_a_number_is_its_value_and_not_its_digits(engine: Engine, number: 
     assert str(item["value"]) == "1.5"
 
 
-async def test_a_tuple_comes_back_as_a_list(engine: Engine) -> None:
+async def test_a_tuple_is_read_as_a_list(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "value": (1, ("x",))}))
     assert await stored(engine, PLAIN, key) == {**key, "value": [1, ["x"]]}
 
 
-async def test_any_attribute_name_may_be_used(engine: Engine) -> None:
+async def test_any_attribute_name_is_allowed(engine: Engine) -> None:
     """Reserved words, dots, brackets, spaces, signs and letters beyond ASCII."""
     names = ("name", "size", "a.b", "a[0]", " ", "#n", ":v", "größe", "😀", "x" * 300)
     item: dict[str, Any] = {"id": fresh(), **dict.fromkeys(names, 1)}
@@ -106,7 +106,7 @@ async def test_any_attribute_name_may_be_used(engine: Engine) -> None:
     assert found.item == dict.fromkeys(names, 1)
 
 
-async def test_what_is_not_there_is_none(engine: Engine) -> None:
+async def test_a_missing_item_is_none(engine: Engine) -> None:
     found = await engine.get(Get(PLAIN, {"id": fresh()}))
     assert found.item is None
 
@@ -118,7 +118,7 @@ async def test_a_put_replaces_the_whole_item(engine: Engine) -> None:
     assert await stored(engine, PLAIN, key) == {**key, "new": 2, "both": 2}
 
 
-async def test_a_put_returns_what_stood_there_if_asked(engine: Engine) -> None:
+async def test_a_put_returns_the_old_item_on_request(engine: Engine) -> None:
     key = {"id": fresh()}
     assert (await engine.put(Put(PLAIN, {**key, "n": 1}, returns="ALL_OLD"))).item is None
     assert (await engine.put(Put(PLAIN, {**key, "n": 2}, returns="ALL_OLD"))).item == {
@@ -128,7 +128,7 @@ async def test_a_put_returns_what_stood_there_if_asked(engine: Engine) -> None:
     assert (await engine.put(Put(PLAIN, {**key, "n": 3}))).item is None
 
 
-async def test_a_delete_takes_the_item_away_and_returns_it_if_asked(engine: Engine) -> None:
+async def test_a_delete_removes_the_item_and_returns_it_on_request(engine: Engine) -> None:
     item = {"id": fresh(), "n": 1}
     await engine.put(Put(PLAIN, item))
     deleted = await engine.delete(Delete(PLAIN, {"id": item["id"]}, returns="ALL_OLD"))
@@ -136,12 +136,12 @@ async def test_a_delete_takes_the_item_away_and_returns_it_if_asked(engine: Engi
     assert await stored(engine, PLAIN, {"id": item["id"]}) is None
 
 
-async def test_deleting_nothing_is_no_error(engine: Engine) -> None:
+async def test_deleting_a_missing_item_is_no_error(engine: Engine) -> None:
     assert (await engine.delete(Delete(PLAIN, {"id": fresh()}))).item is None
     assert (await engine.delete(Delete(PLAIN, {"id": fresh()}, returns="ALL_OLD"))).item is None
 
 
-async def test_a_delete_under_a_condition_that_fails_leaves_the_item(engine: Engine) -> None:
+async def test_a_delete_with_a_failed_condition_keeps_the_item(engine: Engine) -> None:
     item = {"id": fresh(), "holder": "me"}
     await engine.put(Put(PLAIN, item))
     with pytest.raises(ConditionFailed):
@@ -151,7 +151,7 @@ async def test_a_delete_under_a_condition_that_fails_leaves_the_item(engine: Eng
     assert await stored(engine, PLAIN, {"id": item["id"]}) is None
 
 
-async def test_deleting_nothing_under_a_condition_asks_an_empty_item(engine: Engine) -> None:
+async def test_a_conditional_delete_of_a_missing_item_sees_an_empty_item(engine: Engine) -> None:
     with pytest.raises(ConditionFailed):
         await engine.delete(Delete(PLAIN, {"id": fresh()}, condition=exists("id")))
     assert (
@@ -159,7 +159,7 @@ async def test_deleting_nothing_under_a_condition_asks_an_empty_item(engine: Eng
     ).item is None
 
 
-async def test_items_of_one_partition_with_different_sort_keys_are_apart(engine: Engine) -> None:
+async def test_sort_keys_distinguish_items_of_a_partition(engine: Engine) -> None:
     partition = fresh()
     for sort in ("a", "b", "ab", "A", "é"):
         await engine.put(Put(STRINGS, {"id": partition, "at": sort, "n": sort}))
@@ -190,7 +190,7 @@ async def test_a_number_key_is_found_by_its_value(engine: Engine) -> None:
     }
 
 
-async def test_a_binary_key_may_hold_any_byte(engine: Engine) -> None:
+async def test_a_binary_key_may_contain_any_byte(engine: Engine) -> None:
     partition = fresh()
     for sort in (b"\x00", b"\x00\x00", b"\xff", b"\x00\xff"):
         await engine.put(Put(BINARIES, {"id": partition, "at": sort, "v": sort}))
@@ -204,7 +204,7 @@ async def test_a_binary_key_may_hold_any_byte(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("chosen", "expected"), [pytest.param(*case, id=name) for name, case in PROJECTIONS.items()]
 )
-async def test_a_projection_picks_parts_in_their_places(
+async def test_a_projection_returns_parts_at_their_paths(
     engine: Engine, chosen: tuple[Path, ...], expected: dict[str, Any]
 ) -> None:
     key = {"id": fresh()}
@@ -214,7 +214,7 @@ async def test_a_projection_picks_parts_in_their_places(
     assert equal(found.item, expected)
 
 
-async def test_a_key_is_not_part_of_a_projection_unless_asked_for(engine: Engine) -> None:
+async def test_a_projection_includes_the_key_only_on_request(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "n": 1}))
     assert (await engine.get(Get(PLAIN, key, (Path(("n",)),)))).item == {"n": 1}
@@ -233,7 +233,7 @@ async def test_a_key_is_not_part_of_a_projection_unless_asked_for(engine: Engine
         (Path(("a", 0)), Path(("a", "b"))),
     ],
 )
-async def test_a_projection_that_overlaps_is_refused(
+async def test_a_projection_that_overlaps_is_rejected(
     engine: Engine, chosen: tuple[Path, ...]
 ) -> None:
     with pytest.raises(InvalidRequest, match=r"overlap|map and as a list"):
@@ -250,7 +250,7 @@ async def test_a_projection_that_overlaps_is_refused(
         ({"id": "x", "more": 1}, "more is not part of the key"),
     ],
 )
-async def test_a_wrong_key_is_refused_by_every_operation(
+async def test_a_wrong_key_is_rejected_by_every_operation(
     engine: Engine, key: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidKey, match=words):
@@ -264,7 +264,7 @@ async def test_a_wrong_key_is_refused_by_every_operation(
             await engine.put(Put(PLAIN, key))
 
 
-async def test_an_unknown_table_is_refused_by_every_operation(engine: Engine) -> None:
+async def test_an_unknown_table_is_rejected_by_every_operation(engine: Engine) -> None:
     key = {"id": fresh()}
     with pytest.raises(TableNotFound, match="never-made"):
         await engine.get(Get(NEVER_MADE, key))
@@ -277,7 +277,7 @@ async def test_an_unknown_table_is_refused_by_every_operation(engine: Engine) ->
 
 
 @pytest.mark.parametrize("returns", ["ALL_NEW", "UPDATED_OLD", "UPDATED_NEW", "SOME"])
-async def test_a_put_and_a_delete_return_only_the_old_item(engine: Engine, returns: Any) -> None:
+async def test_puts_and_deletes_return_only_the_old_item(engine: Engine, returns: Any) -> None:
     with pytest.raises(InvalidRequest, match=f"NONE, ALL_OLD, not {returns}"):
         await engine.put(Put(PLAIN, {"id": fresh()}, returns=returns))
     with pytest.raises(InvalidRequest, match=f"NONE, ALL_OLD, not {returns}"):

@@ -1,4 +1,4 @@
-"""What fits and what does not, to the byte, on every engine."""
+"""Size limits on every engine, exact to the byte."""
 
 from decimal import Decimal
 from typing import Any
@@ -13,7 +13,7 @@ from tests.store.tables import BINARIES, PLAIN, PLAYERS, STRINGS, fresh, stored
 
 
 def padded(item: dict[str, Any], size: int) -> dict[str, Any]:
-    """The item with an attribute `pad` that makes it so large."""
+    """The item with an attribute `pad` that fills it to this size."""
     return {**item, "pad": "x" * (size - measure_item({**item, "pad": ""}))}
 
 
@@ -45,7 +45,7 @@ FILLINGS: dict[str, dict[str, Any]] = {
 async def test_an_item_of_400_kb_fits_and_one_byte_more_does_not(
     engine: Engine, filling: dict[str, Any]
 ) -> None:
-    """Whatever it is filled with, so that every type is measured as the service measures it."""
+    """Filled with each type, so that every type is measured as by the service."""
     item = padded({"id": fresh(), **filling}, MAX_ITEM_BYTES)
     await engine.put(Put(PLAIN, item))
     assert await stored(engine, PLAIN, {"id": item["id"]}) == item
@@ -146,7 +146,7 @@ BAD_VALUES: dict[str, tuple[Any, type[InvalidRequest], str]] = {
 @pytest.mark.parametrize(
     ("value", "kind", "words"), [pytest.param(*case, id=name) for name, case in BAD_VALUES.items()]
 )
-async def test_a_bad_value_is_refused_before_anything_is_written(
+async def test_a_bad_value_is_rejected_before_anything_is_written(
     engine: Engine, value: Any, kind: type[InvalidRequest], words: str
 ) -> None:
     key = {"id": fresh()}

@@ -1,4 +1,4 @@
-"""Pages of queries and scans: where they end, how they go on, and which page keys are refused, on every engine."""
+"""Pages of queries and scans on every engine: ends, continuation and invalid page keys."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.store.tables import (
 
 
 async def fill(engine: Engine, count: int, **attributes: Any) -> str:
-    """A fresh partition of NUMBERS with items at 0, 1, 2…; the partition."""
+    """Fill a new partition of NUMBERS with items at 0, 1, 2…; return the partition."""
     partition = fresh()
     items = [{"id": partition, "at": number, **attributes} for number in range(count)]
     for first in range(0, count, 25):
@@ -35,7 +35,7 @@ def ats(items: list[Item]) -> list[int]:
 
 @pytest.mark.parametrize("forward", [True, False])
 @pytest.mark.parametrize("limit", [1, 2, 3, 10])
-async def test_pages_together_are_the_whole(engine: Engine, limit: int, forward: bool) -> None:
+async def test_pages_cover_the_whole_range(engine: Engine, limit: int, forward: bool) -> None:
     partition = await fill(engine, 7)
     pages = await all_pages(
         engine, Query(NUMBERS, F("id") == partition, limit=limit, forward=forward)
@@ -69,7 +69,7 @@ async def test_pages_stay_within_the_range_of_the_query(engine: Engine) -> None:
         assert chosen == ([2, 3, 4, 5, 6] if forward else [6, 5, 4, 3, 2])
 
 
-async def test_a_page_key_survives_the_deletion_of_the_item_it_names(engine: Engine) -> None:
+async def test_a_page_key_is_valid_after_its_item_is_deleted(engine: Engine) -> None:
     partition = await fill(engine, 5)
     page = await engine.query(Query(NUMBERS, F("id") == partition, limit=2))
     assert page.next is not None
@@ -78,7 +78,7 @@ async def test_a_page_key_survives_the_deletion_of_the_item_it_names(engine: Eng
     assert ats(rest) == [2, 3, 4]
 
 
-async def test_what_is_inserted_between_two_pages_is_seen_if_it_lies_ahead(engine: Engine) -> None:
+async def test_items_inserted_ahead_of_the_page_key_are_returned(engine: Engine) -> None:
     partition = fresh()
     for at in ("b", "d", "f"):
         await engine.put(Put(STRINGS, {"id": partition, "at": at}))
@@ -89,7 +89,7 @@ async def test_what_is_inserted_between_two_pages_is_seen_if_it_lies_ahead(engin
     assert [item["at"] for item in rest] == ["e", "f", "g"]
 
 
-async def test_a_page_key_need_not_name_an_item_that_was_ever_there(engine: Engine) -> None:
+async def test_a_page_key_need_not_refer_to_an_existing_item(engine: Engine) -> None:
     partition = await fill(engine, 4)
     page = await engine.query(
         Query(NUMBERS, F("id") == partition, start={"id": partition, "at": 1})
@@ -97,7 +97,7 @@ async def test_a_page_key_need_not_name_an_item_that_was_ever_there(engine: Engi
     assert ats(page.items) == [2, 3]
 
 
-async def test_pages_of_a_global_index_go_on_between_items_with_one_key(engine: Engine) -> None:
+async def test_pages_of_a_global_index_may_split_items_with_equal_keys(engine: Engine) -> None:
     team = fresh()
     names = [f"n{number}" for number in range(7)]
     for name in names:
@@ -110,7 +110,7 @@ async def test_pages_of_a_global_index_go_on_between_items_with_one_key(engine: 
     assert first.next == {name: first.items[-1][name] for name in first.next}
 
 
-async def test_a_page_key_of_an_index_survives_the_deletion_of_its_item(engine: Engine) -> None:
+async def test_a_page_key_of_an_index_is_valid_after_its_item_is_deleted(engine: Engine) -> None:
     team = fresh()
     for points in range(5):
         await engine.put(
@@ -126,7 +126,7 @@ async def test_a_page_key_of_an_index_survives_the_deletion_of_its_item(engine: 
     assert [item["points"] for item in rest] == [3, 4, 99]
 
 
-async def test_pages_of_a_local_index_carry_its_key_and_the_tables(engine: Engine) -> None:
+async def test_page_keys_of_a_local_index_include_its_key_and_the_tables(engine: Engine) -> None:
     club = fresh()
     for number in range(4):
         await engine.put(Put(PLAYERS, {"club": club, "name": str(number), "age": 30 - number // 2}))
@@ -147,7 +147,7 @@ async def test_a_page_ends_at_1_mb(engine: Engine) -> None:
     assert 5 * size < MAX_PAGE_BYTES < 6 * size
 
 
-async def test_the_1_mb_count_what_is_read_and_not_what_is_shown(engine: Engine) -> None:
+async def test_the_page_limit_counts_items_before_the_filter(engine: Engine) -> None:
     partition = await fill(engine, 0)
     for number in range(8):
         await engine.put(Put(NUMBERS, {"id": partition, "at": number, "text": "x" * 200_000}))
@@ -173,7 +173,7 @@ FORGED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("start", [pytest.param(start, id=name) for name, start in FORGED.items()])
-async def test_a_forged_page_key_is_refused(engine: Engine, start: Any) -> None:
+async def test_a_forged_page_key_is_rejected(engine: Engine, start: Any) -> None:
     with pytest.raises(InvalidPageKey, match="page key"):
         await engine.query(Query(NUMBERS, F("id") == PARTITION, start=start))
 
@@ -189,7 +189,7 @@ async def test_a_forged_page_key_is_refused(engine: Engine, start: Any) -> None:
         (F("at").between(5, 7), 8),
     ],
 )
-async def test_a_page_key_outside_of_the_range_is_refused(
+async def test_a_page_key_outside_of_the_range_is_rejected(
     engine: Engine, where: Any, at: int
 ) -> None:
     start = {"id": PARTITION, "at": at}
@@ -209,12 +209,12 @@ async def test_a_page_key_outside_of_the_range_is_refused(
         {"club": "c", "name": "n", "team": PARTITION, "points": 1, "more": 1},
     ],
 )
-async def test_a_forged_page_key_of_an_index_is_refused(engine: Engine, start: Any) -> None:
+async def test_a_forged_page_key_of_an_index_is_rejected(engine: Engine, start: Any) -> None:
     with pytest.raises(InvalidPageKey, match="page key"):
         await engine.query(Query(PLAYERS, F("team") == PARTITION, index="by-team", start=start))
 
 
-async def test_a_scan_finds_every_item_once_in_pages_of_any_size(engine: Engine) -> None:
+async def test_a_scan_returns_every_item_once_with_any_page_size(engine: Engine) -> None:
     mark = fresh()
     ids = {fresh() for _ in range(12)}
     for name in ids:
@@ -226,7 +226,7 @@ async def test_a_scan_finds_every_item_once_in_pages_of_any_size(engine: Engine)
         assert sorted(item["id"] for item in found) == sorted(ids)
 
 
-async def test_a_scan_of_an_index_finds_only_what_is_in_it(engine: Engine) -> None:
+async def test_a_scan_of_an_index_returns_only_its_items(engine: Engine) -> None:
     mark = fresh()
     for number in range(6):
         item = {"club": fresh(), "name": mark, "day": number, "note": str(number), "extra": 1}
@@ -260,11 +260,11 @@ async def test_a_scan_counts_before_its_filter(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("start", [{}, {"id": 1}, {"id": ""}, {"id": "x", "more": 1}, "x"])
-async def test_a_forged_page_key_of_a_scan_is_refused(engine: Engine, start: Any) -> None:
+async def test_a_forged_page_key_of_a_scan_is_rejected(engine: Engine, start: Any) -> None:
     with pytest.raises(InvalidPageKey, match="page key"):
         await engine.scan(Scan(PLAIN, start=start))
 
 
-async def test_a_scan_of_an_unknown_table_is_refused(engine: Engine) -> None:
+async def test_a_scan_of_an_unknown_table_is_rejected(engine: Engine) -> None:
     with pytest.raises(TableNotFound, match="never-made"):
         await engine.scan(Scan(NEVER_MADE))

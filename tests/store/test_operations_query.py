@@ -76,7 +76,7 @@ KINDS = [pytest.param(*case, id=name) for name, case in ORDERS.items()]
 
 
 async def fill(engine: Engine, table: Table, values: tuple[Any, ...]) -> str:
-    """A fresh partition with an item at each sort key, written in another order than theirs; the partition."""
+    """Fill a new partition with an item at each sort key, in shuffled order; return the partition."""
     partition = fresh()
     for value in sorted(values, key=lambda value: hash((partition, value))):
         await engine.put(Put(table, {"id": partition, "at": value, "n": values.index(value)}))
@@ -88,7 +88,7 @@ async def found(engine: Engine, operation: Query) -> list[Any]:
 
 
 @pytest.mark.parametrize(("table", "values"), KINDS)
-async def test_a_query_gives_a_partition_in_the_order_of_its_sort_key(
+async def test_a_query_returns_a_partition_in_sort_key_order(
     engine: Engine, table: Table, values: tuple[Any, ...]
 ) -> None:
     partition = await fill(engine, table, values)
@@ -101,7 +101,7 @@ async def test_a_query_gives_a_partition_in_the_order_of_its_sort_key(
 
 @pytest.mark.parametrize("forward", [True, False])
 @pytest.mark.parametrize(("table", "values"), KINDS)
-async def test_a_range_of_the_sort_key_holds_what_it_says(
+async def test_a_sort_key_condition_selects_its_range(
     engine: Engine, table: Table, values: tuple[Any, ...], forward: bool
 ) -> None:
     partition = await fill(engine, table, values)
@@ -123,7 +123,7 @@ async def test_a_range_of_the_sort_key_holds_what_it_says(
         ) == list(values[1 if position else 0 : position + 1])
 
 
-async def test_a_bound_need_not_be_a_key_that_is_there(engine: Engine) -> None:
+async def test_a_range_bound_need_not_be_an_existing_key(engine: Engine) -> None:
     partition = await fill(engine, NUMBERS, (1, 2, 3))
     inside = F("id") == partition
     assert await found(engine, Query(NUMBERS, inside & (F("at") > Decimal("1.5")))) == [2, 3]
@@ -135,7 +135,7 @@ async def test_a_bound_need_not_be_a_key_that_is_there(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("forward", [True, False])
-async def test_begins_with_finds_what_starts_so(engine: Engine, forward: bool) -> None:
+async def test_begins_with_selects_by_prefix(engine: Engine, forward: bool) -> None:
     values = ("a", "ab", "ab\uffff", "ab😀", "abc", "ac", "b")
     partition = await fill(engine, STRINGS, values)
     test = (F("id") == partition) & F("at").begins_with("ab")
@@ -145,7 +145,7 @@ async def test_begins_with_finds_what_starts_so(engine: Engine, forward: bool) -
     )
 
 
-async def test_begins_with_finds_binaries_even_of_the_highest_bytes(engine: Engine) -> None:
+async def test_begins_with_selects_binaries_of_the_highest_bytes(engine: Engine) -> None:
     partition = await fill(engine, BINARIES, BINARY_ORDER)
     inside = F("id") == partition
     assert await found(engine, Query(BINARIES, inside & F("at").begins_with(b"\xff"))) == [
@@ -160,7 +160,7 @@ async def test_begins_with_finds_binaries_even_of_the_highest_bytes(engine: Engi
     ]
 
 
-async def test_a_partition_that_is_a_prefix_of_another_is_apart_from_it(engine: Engine) -> None:
+async def test_a_partition_key_may_be_a_prefix_of_another(engine: Engine) -> None:
     partition = fresh()
     await engine.put(Put(STRINGS, {"id": partition, "at": "1"}))
     await engine.put(Put(STRINGS, {"id": partition + "x", "at": "2"}))
@@ -178,7 +178,7 @@ async def test_a_partition_of_numbers_is_found_by_value(engine: Engine) -> None:
     ]
 
 
-async def test_a_table_without_a_sort_key_has_partitions_of_one(engine: Engine) -> None:
+async def test_a_partition_without_sort_key_has_one_item(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, "n": 1}))
     page = await engine.query(Query(PLAIN, F("id") == key["id"]))
@@ -190,20 +190,20 @@ async def test_an_empty_partition_is_an_empty_page(engine: Engine) -> None:
     assert (page.items, page.scanned, page.next) == ([], 0, None)
 
 
-async def test_the_filter_comes_after_the_limit(engine: Engine) -> None:
+async def test_the_limit_applies_before_the_filter(engine: Engine) -> None:
     partition = await fill(engine, NUMBERS, tuple(range(6)))
     page = await engine.query(Query(NUMBERS, F("id") == partition, filter=F("n") >= 2, limit=3))
     assert ([item["n"] for item in page.items], page.scanned) == ([2], 3)
     assert page.next == {"id": partition, "at": 2}
 
 
-async def test_a_page_may_be_empty_and_yet_not_the_last(engine: Engine) -> None:
+async def test_an_empty_page_may_have_a_next_page(engine: Engine) -> None:
     partition = await fill(engine, NUMBERS, tuple(range(4)))
     page = await engine.query(Query(NUMBERS, F("id") == partition, filter=F("n") > 9, limit=2))
     assert (page.items, page.scanned, page.next) == ([], 2, {"id": partition, "at": 1})
 
 
-async def test_a_query_shows_only_what_it_projects_and_filters_by_the_rest(engine: Engine) -> None:
+async def test_a_query_may_filter_by_attributes_that_it_does_not_return(engine: Engine) -> None:
     partition = fresh()
     await engine.put(
         Put(STRINGS, {"id": partition, "at": "x", "a": 1, "map": {"k": [1, 2], "z": 0}})
@@ -243,37 +243,33 @@ SENSELESS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(
     ("where", "words"), [pytest.param(*case, id=name) for name, case in SENSELESS.items()]
 )
-async def test_a_key_condition_that_makes_no_sense_is_refused(
-    engine: Engine, where: Any, words: str
-) -> None:
+async def test_an_invalid_key_condition_is_rejected(engine: Engine, where: Any, words: str) -> None:
     with pytest.raises(InvalidExpression, match=words):
         await engine.query(Query(STRINGS, where))
 
 
-async def test_begins_with_on_a_number_key_is_refused(engine: Engine) -> None:
+async def test_begins_with_on_a_number_key_is_rejected(engine: Engine) -> None:
     with pytest.raises(InvalidExpression, match="begins_with"):
         await engine.query(Query(NUMBERS, IN & F("at").begins_with(1)))
 
 
-async def test_a_sort_key_test_on_a_table_without_one_is_refused(engine: Engine) -> None:
+async def test_a_sort_key_test_on_a_table_without_one_is_rejected(engine: Engine) -> None:
     with pytest.raises(InvalidExpression, match="at here"):
         await engine.query(Query(PLAIN, IN & (F("at") == "x")))
 
 
 @pytest.mark.parametrize("name", ["id", "at"])
-async def test_a_filter_on_the_key_is_refused(engine: Engine, name: str) -> None:
+async def test_a_filter_on_the_key_is_rejected(engine: Engine, name: str) -> None:
     with pytest.raises(InvalidExpression, match=f"filter.*{name}"):
         await engine.query(Query(STRINGS, IN, filter=(F("n") == 1) | (F(name) == "x")))
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "1"])
-async def test_a_limit_that_is_no_positive_whole_number_is_refused(
-    engine: Engine, limit: Any
-) -> None:
+async def test_a_limit_must_be_a_positive_integer(engine: Engine, limit: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"limit must be an integer of at least 1"):
         await engine.query(Query(STRINGS, IN, limit=limit))
 
 
-async def test_a_query_of_an_unknown_table_is_refused(engine: Engine) -> None:
+async def test_a_query_of_an_unknown_table_is_rejected(engine: Engine) -> None:
     with pytest.raises(TableNotFound, match="never-made"):
         await engine.query(Query(NEVER_MADE, IN))

@@ -1,4 +1,4 @@
-"""Making, changing, describing and dropping tables, on every engine."""
+"""Creating, changing, describing and dropping tables on every engine."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -25,7 +25,7 @@ Maker = Callable[[Table], Awaitable[Table]]
 
 @pytest.fixture
 async def make(engine: Engine) -> AsyncIterator[Maker]:
-    """Makes tables that are dropped at the end."""
+    """Create tables that are dropped at the end."""
     made: list[str] = []
 
     async def create(table: Table) -> Table:
@@ -54,9 +54,7 @@ async def test_the_time_to_live_of_a_table_is_described(engine: Engine, make: Ma
     assert (await engine.describe_table(table.name)).ttl == "expires"
 
 
-async def test_the_contract_of_attributes_is_no_part_of_the_stored_table(
-    engine: Engine, make: Maker
-) -> None:
+async def test_attributes_are_not_stored_with_the_table(engine: Engine, make: Maker) -> None:
     table = await make(table_named(fresh("t"), attributes=(Attribute("title", "S"),)))
     assert (await engine.describe_table(table.name)).attributes == ()
 
@@ -67,12 +65,12 @@ async def test_tables_are_listed_in_order(engine: Engine) -> None:
     assert {table.name for table in TABLES} <= set(names)
 
 
-async def test_a_table_cannot_be_made_twice(engine: Engine) -> None:
+async def test_a_table_cannot_be_created_twice(engine: Engine) -> None:
     with pytest.raises(TableExists, match=PLAYERS.name):
         await engine.create_table(PLAYERS)
 
 
-async def test_a_dropped_table_is_gone_with_all_in_it(engine: Engine, make: Maker) -> None:
+async def test_dropping_a_table_deletes_its_items(engine: Engine, make: Maker) -> None:
     table = await make(table_named(fresh("t"), indexes=(GlobalIndex("by-x", partition=S("x")),)))
     await engine.put(Put(table, {"id": "a", "at": 1, "x": "x"}))
     await engine.drop_table(table.name)
@@ -84,14 +82,14 @@ async def test_a_dropped_table_is_gone_with_all_in_it(engine: Engine, make: Make
     assert await all_items(engine, Query(table, F("x") == "x", index="by-x")) == []
 
 
-async def test_a_table_that_is_not_there_cannot_be_dropped_or_described(engine: Engine) -> None:
+async def test_a_missing_table_cannot_be_dropped_or_described(engine: Engine) -> None:
     with pytest.raises(TableNotFound, match="never-made"):
         await engine.drop_table("never-made")
     with pytest.raises(TableNotFound, match="never-made"):
         await engine.describe_table("never-made")
 
 
-async def test_ensuring_a_table_makes_it_and_then_leaves_it(engine: Engine, make: Maker) -> None:
+async def test_ensuring_a_table_creates_it_once(engine: Engine, make: Maker) -> None:
     table = table_named(fresh("t"))
     await engine.ensure_table(table)
     await engine.put(Put(table, {"id": "a", "at": 1}))
@@ -118,7 +116,7 @@ async def test_a_table_with_another_key_cannot_be_ensured(
         await engine.ensure_table(table_named(table.name, **change))
 
 
-async def test_ensuring_a_table_adds_an_index_over_what_is_there(
+async def test_ensuring_a_table_adds_an_index_of_existing_items(
     engine: Engine, make: Maker
 ) -> None:
     table = await make(table_named(fresh("t")))
@@ -153,9 +151,7 @@ async def test_ensuring_a_table_sets_its_time_to_live(engine: Engine, make: Make
     assert (await engine.describe_table(table.name)).ttl == "expires"
 
 
-async def test_a_table_with_every_kind_of_key_and_index_can_be_made(
-    engine: Engine, make: Maker
-) -> None:
+async def test_a_table_may_have_every_kind_of_key_and_index(engine: Engine, make: Maker) -> None:
     indexes = (
         GlobalIndex("global-s", S("s"), B("b")),
         GlobalIndex("global-n", N("n"), S("s"), KEYS_ONLY),

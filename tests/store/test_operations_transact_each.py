@@ -1,4 +1,4 @@
-"""Many transactions at once: each on its own, all checked before the first, with an outcome for each, on every engine."""
+"""Many independent transactions on every engine: validated first, with one outcome each."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +15,7 @@ NEW = not_exists("id")
 
 
 def once(name: str, **attributes: Any) -> Transaction:
-    """An item in two tables, if it is new in the first."""
+    """Put an item into two tables if it is new in the first."""
     return Transaction(
         (
             Put(PLAIN, {"id": name, **attributes}, condition=NEW),
@@ -28,7 +28,7 @@ def was_done(outcome: TransactionResult | StoreError) -> bool:
     return isinstance(outcome, TransactionResult)
 
 
-async def test_each_transaction_happens(engine: Engine) -> None:
+async def test_each_transaction_is_applied(engine: Engine) -> None:
     names = [fresh() for _ in range(30)]
     outcomes = await engine.transact_each(
         [once(name, n=number) for number, name in enumerate(names)]
@@ -39,7 +39,9 @@ async def test_each_transaction_happens(engine: Engine) -> None:
         assert await stored(engine, STRINGS, {"id": name, "at": "x"}) == {"id": name, "at": "x"}
 
 
-async def test_one_that_is_refused_stops_none_of_the_others_and_says_why(engine: Engine) -> None:
+async def test_a_rejected_transaction_returns_its_reason_and_does_not_affect_others(
+    engine: Engine,
+) -> None:
     there, new, also_new = fresh(), fresh(), fresh()
     await engine.put(Put(PLAIN, {"id": there, "n": 1}))
     first, refused, last = await engine.transact_each([once(new), once(there, n=2), once(also_new)])
@@ -53,7 +55,7 @@ async def test_one_that_is_refused_stops_none_of_the_others_and_says_why(engine:
     assert await stored(engine, STRINGS, {"id": also_new, "at": "x"}) is not None
 
 
-async def test_of_two_that_want_the_same_new_item_one_gets_it(engine: Engine) -> None:
+async def test_only_one_of_two_transactions_creates_an_item(engine: Engine) -> None:
     name = fresh()
     outcomes = await engine.transact_each([once(name, n=1), once(name, n=2), once(fresh())])
     assert sorted(was_done(outcome) for outcome in outcomes[:2]) == [False, True]
@@ -72,7 +74,7 @@ async def test_of_two_that_want_the_same_new_item_one_gets_it(engine: Engine) ->
     ids=["update", "another condition", "a table with an index"],
 )
 async def test_transactions_of_every_kind_may_be_mixed(engine: Engine, write: Any) -> None:
-    """Those that are written together and those that are written one by one come to the same."""
+    """Transactions that run in bulk and those that run individually have the same results."""
     name, there = fresh(), fresh()
     await engine.put(Put(PLAIN, {"id": there, "n": 1}))
     table = write.table
@@ -88,18 +90,18 @@ async def test_transactions_of_every_kind_may_be_mixed(engine: Engine, write: An
     assert changed.get("n", "token") in (2, 9, "token")
 
 
-async def test_a_wrong_one_is_refused_before_any_is_done(engine: Engine) -> None:
+async def test_an_invalid_transaction_is_rejected_before_any_is_applied(engine: Engine) -> None:
     name = fresh()
     with pytest.raises(InvalidKey):
         await engine.transact_each([once(name), Transaction((Put(PLAIN, {"id": ""}),))])
     assert await stored(engine, PLAIN, {"id": name}) is None
 
 
-async def test_none_is_no_work(engine: Engine) -> None:
+async def test_no_transactions_do_nothing(engine: Engine) -> None:
     assert await engine.transact_each([]) == []
 
 
-async def test_many_callers_that_want_the_same_items_get_each_once(engine: Engine) -> None:
+async def test_concurrent_callers_create_each_item_once(engine: Engine) -> None:
     names = [fresh() for _ in range(10)]
     answers = await asyncio.gather(
         *(engine.transact_each([once(name, by=caller) for name in names]) for caller in range(5))
@@ -113,7 +115,7 @@ async def test_many_callers_that_want_the_same_items_get_each_once(engine: Engin
     assert won == Counter(names)
 
 
-async def test_it_costs_what_the_transactions_cost_alone(engine: Engine) -> None:
+async def test_the_cost_is_that_of_the_single_transactions(engine: Engine) -> None:
     alone = await engine.transact(once(fresh(), text="x" * 2000))
     (together,) = await engine.transact_each([once(fresh(), text="x" * 2000)])
     assert isinstance(together, TransactionResult)

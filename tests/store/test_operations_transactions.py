@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, one reason per item, tokens and limits, on every engine."""
+"""Transactions on every engine: atomicity, one reason per item, tokens and limits."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ from tests.store.tables import NEVER_MADE, PLAIN, STRINGS, fresh, stored
 
 
 async def put(engine: Engine, **attributes: Any) -> dict[str, Any]:
-    """A fresh item with these attributes; its key."""
+    """Put a new item with these attributes; return its key."""
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, **attributes}))
     return key
@@ -71,7 +71,7 @@ async def test_a_transaction_spans_tables(engine: Engine) -> None:
     assert await stored(engine, STRINGS, two) == two
 
 
-async def test_a_failed_condition_cancels_everything_and_has_one_reason_per_item_in_order(
+async def test_a_failed_condition_cancels_all_writes_with_one_reason_per_item(
     engine: Engine,
 ) -> None:
     there, other = await put(engine, n=1), await put(engine, n=2)
@@ -96,7 +96,7 @@ async def test_a_failed_condition_cancels_everything_and_has_one_reason_per_item
     assert await stored(engine, PLAIN, other) == {**other, "n": 2}
 
 
-async def test_the_reason_of_a_failed_condition_carries_the_item(engine: Engine) -> None:
+async def test_the_reason_of_a_failed_condition_includes_the_item(engine: Engine) -> None:
     there = await put(engine, n=1, map={"k": [1]})
     with pytest.raises(TransactionCancelled) as refusal:
         await engine.transact(
@@ -116,7 +116,7 @@ async def test_the_reason_of_a_failed_condition_carries_the_item(engine: Engine)
 
 
 @pytest.mark.parametrize("kind", ["update", "delete", "check"])
-async def test_every_kind_of_write_can_fail_by_its_condition(engine: Engine, kind: str) -> None:
+async def test_every_kind_of_write_may_fail_its_condition(engine: Engine, kind: str) -> None:
     there = await put(engine, n=1)
     writes: dict[str, Write] = {
         "update": Update(PLAIN, there, (F("n").add(1),), condition=F("n") == 2),
@@ -129,7 +129,7 @@ async def test_every_kind_of_write_can_fail_by_its_condition(engine: Engine, kin
     assert (reason.code, reason.item) == ("ConditionalCheckFailed", {**there, "n": 1})
 
 
-async def test_an_update_that_does_not_fit_its_item_cancels_with_a_reason(engine: Engine) -> None:
+async def test_an_update_that_is_invalid_for_its_item_cancels_with_a_reason(engine: Engine) -> None:
     there, new = await put(engine, word="seven"), {"id": fresh()}
     writes = (Put(PLAIN, new), Update(PLAIN, there, (F("word").set(F("word") + 1),)))
     with pytest.raises(TransactionCancelled) as refusal:
@@ -148,7 +148,7 @@ async def test_an_update_that_makes_its_item_too_large_cancels_with_a_reason(
     assert codes(refusal) == ["ValidationError"]
 
 
-async def test_a_put_that_is_too_large_is_refused_before_the_transaction_begins(
+async def test_a_put_that_is_too_large_is_rejected_before_the_transaction_begins(
     engine: Engine,
 ) -> None:
     with pytest.raises(ItemTooLarge, match="bytes"):
@@ -173,7 +173,7 @@ async def test_10_writes_are_one_transaction(engine: Engine) -> None:
     assert found.items == items
 
 
-async def test_more_than_100_parts_are_refused(engine: Engine) -> None:
+async def test_more_than_100_parts_are_rejected(engine: Engine) -> None:
     with pytest.raises(TooManyItems, match="at most 100 items, not 101"):
         await engine.transact(Transaction(tuple(Put(PLAIN, {"id": fresh()}) for _ in range(101))))
     with pytest.raises(TooManyItems, match="at most 100 items, not 101"):
@@ -182,20 +182,20 @@ async def test_more_than_100_parts_are_refused(engine: Engine) -> None:
         )
 
 
-async def test_more_than_4_mb_are_refused(engine: Engine) -> None:
+async def test_more_than_4_mb_are_rejected(engine: Engine) -> None:
     writes = tuple(Put(PLAIN, {"id": fresh(), "text": "x" * 400_000}) for _ in range(11))
     with pytest.raises(RequestTooLarge, match="the limit is 4194304"):
         await engine.transact(Transaction(writes))
 
 
-async def test_an_empty_transaction_is_refused(engine: Engine) -> None:
+async def test_an_empty_transaction_is_rejected(engine: Engine) -> None:
     with pytest.raises(InvalidRequest, match="empty"):
         await engine.transact(Transaction(()))
     with pytest.raises(InvalidRequest, match="empty"):
         await engine.transact_get(TransactionGet(()))
 
 
-async def test_a_transaction_that_names_an_item_twice_is_refused(engine: Engine) -> None:
+async def test_a_transaction_that_names_an_item_twice_is_rejected(engine: Engine) -> None:
     key = {"id": fresh()}
     for second in (
         Put(PLAIN, key),
@@ -238,7 +238,7 @@ async def test_one_key_in_two_tables_is_no_duplicate(engine: Engine) -> None:
         (Get(PLAIN, {"id": "x"}), InvalidRequest, "Put, Update, Delete and Check, not Get"),
     ],
 )
-async def test_one_bad_part_refuses_the_whole_transaction(
+async def test_one_invalid_write_rejects_the_whole_transaction(
     engine: Engine, write: Any, kind: type[InvalidRequest], words: str
 ) -> None:
     good = {"id": fresh()}
@@ -247,7 +247,7 @@ async def test_one_bad_part_refuses_the_whole_transaction(
     assert await stored(engine, PLAIN, good) is None
 
 
-async def test_a_token_makes_the_second_sending_harmless(engine: Engine) -> None:
+async def test_a_repeated_token_has_no_effect(engine: Engine) -> None:
     key, token = await put(engine, n=0), fresh()
     once = Transaction((Update(PLAIN, key, (F("n").add(1),)),), token)
     await engine.transact(once)
@@ -256,7 +256,7 @@ async def test_a_token_makes_the_second_sending_harmless(engine: Engine) -> None
     assert await stored(engine, PLAIN, key) == {**key, "n": 1}
 
 
-async def test_a_token_with_a_condition_that_would_fail_now_is_still_harmless(
+async def test_a_repeated_token_succeeds_even_if_the_condition_is_now_false(
     engine: Engine,
 ) -> None:
     key, token = {"id": fresh()}, fresh()
@@ -267,7 +267,7 @@ async def test_a_token_with_a_condition_that_would_fail_now_is_still_harmless(
         await engine.transact(Transaction(create.writes, fresh()))
 
 
-async def test_a_token_of_another_transaction_is_refused(engine: Engine) -> None:
+async def test_a_token_of_a_different_transaction_is_rejected(engine: Engine) -> None:
     key, token = await put(engine, n=0), fresh()
     await engine.transact(Transaction((Update(PLAIN, key, (F("n").add(1),)),), token))
     with pytest.raises(TokenMismatch, match=r"token|[Pp]arameter"):
@@ -275,7 +275,7 @@ async def test_a_token_of_another_transaction_is_refused(engine: Engine) -> None
     assert await stored(engine, PLAIN, key) == {**key, "n": 1}
 
 
-async def test_a_cancelled_transaction_does_not_use_its_token_up(engine: Engine) -> None:
+async def test_a_cancelled_transaction_does_not_consume_its_token(engine: Engine) -> None:
     key, token = await put(engine, n=0), fresh()
     attempt = Transaction((Update(PLAIN, key, (F("m").add(1),), condition=F("n") == 1),), token)
     with pytest.raises(TransactionCancelled):
@@ -298,7 +298,7 @@ async def test_a_transaction_reads_items_in_the_order_of_its_gets(engine: Engine
     assert found.items == [{**two, "n": 2}, None, {"n": 1}]
 
 
-async def test_a_transaction_of_reads_never_sees_half_a_transaction_of_writes(
+async def test_a_read_transaction_never_sees_a_partial_write_transaction(
     engine: Engine,
 ) -> None:
     one, two = await put(engine, n=0), await put(engine, n=0)
@@ -320,8 +320,8 @@ async def test_a_transaction_of_reads_never_sees_half_a_transaction_of_writes(
     assert await stored(engine, PLAIN, one) == {**one, "n": 15}
 
 
-async def test_concurrent_conditional_transactions_each_see_the_one_before(engine: Engine) -> None:
-    """Ten at once move one unit each from one item to another: none is lost, none comes from nothing."""
+async def test_concurrent_conditional_transactions_are_serialized(engine: Engine) -> None:
+    """Ten concurrent transactions move one unit each between two items; the total is constant."""
     source, target = await put(engine, n=6), await put(engine, n=0)
 
     async def move() -> bool:
@@ -342,7 +342,7 @@ async def test_concurrent_conditional_transactions_each_see_the_one_before(engin
     assert await stored(engine, PLAIN, target) == {**target, "n": 6}
 
 
-async def test_a_transaction_on_an_unknown_table_is_refused(engine: Engine) -> None:
+async def test_a_transaction_on_an_unknown_table_is_rejected(engine: Engine) -> None:
     good = {"id": fresh()}
     with pytest.raises(TableNotFound, match=r"never-made|not found|non-existent"):
         await engine.transact(Transaction((Put(PLAIN, good), Put(NEVER_MADE, {"id": "x"}))))
@@ -351,7 +351,7 @@ async def test_a_transaction_on_an_unknown_table_is_refused(engine: Engine) -> N
     assert await stored(engine, PLAIN, good) is None
 
 
-async def test_what_a_transaction_wrote_is_found_by_a_query(engine: Engine) -> None:
+async def test_a_query_returns_what_a_transaction_wrote(engine: Engine) -> None:
     partition = fresh()
     writes = tuple(Put(STRINGS, {"id": partition, "at": at}) for at in ("b", "a"))
     await engine.transact(Transaction(writes))

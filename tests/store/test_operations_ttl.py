@@ -1,6 +1,6 @@
-"""Time to live: the sweeper takes what has expired and nothing else.
+"""Time to live: the sweeper deletes expired items only.
 
-A service that sweeps by itself is left alone.
+Services that delete expired items themselves are skipped.
 """
 
 from decimal import Decimal
@@ -21,7 +21,7 @@ def sweeps(engine: Engine) -> bool:
 
 
 async def sweep_all(engine: Engine, now: float = NOW) -> int:
-    """Sweep until nothing is left to sweep."""
+    """Sweep until nothing is left to delete."""
     total = 0
     while swept := await engine.sweep(TOKENS, now, 1000):
         total += swept
@@ -44,7 +44,7 @@ async def sweep_all(engine: Engine, now: float = NOW) -> int:
         ({"at": NOW - 1}, False),
     ],
 )
-async def test_a_sweep_deletes_what_has_expired_and_counts_numbers_only(
+async def test_a_sweep_deletes_expired_items_with_numeric_expiry_only(
     engine: Engine, expires: Any, gone: bool
 ) -> None:
     key = {"id": fresh()}
@@ -54,14 +54,14 @@ async def test_a_sweep_deletes_what_has_expired_and_counts_numbers_only(
     assert await stored(engine, TOKENS, key) == (None if gone and sweeps(engine) else item)
 
 
-async def test_an_item_without_the_attribute_stays(engine: Engine) -> None:
+async def test_an_item_without_expiry_is_kept(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(TOKENS, key))
     await sweep_all(engine)
     assert await stored(engine, TOKENS, key) == key
 
 
-async def test_what_expired_more_than_five_years_ago_stays_as_on_the_service(
+async def test_items_that_expired_over_five_years_ago_are_kept(
     engine: Engine,
 ) -> None:
     key = {"id": fresh()}
@@ -71,14 +71,14 @@ async def test_what_expired_more_than_five_years_ago_stays_as_on_the_service(
     assert await stored(engine, TOKENS, key) == item
 
 
-async def test_an_item_can_be_read_until_it_is_swept(engine: Engine) -> None:
+async def test_an_expired_item_is_readable_until_it_is_swept(engine: Engine) -> None:
     item = {"id": fresh(), "expires": NOW - 10}
     await engine.put(Put(TOKENS, item))
     assert await stored(engine, TOKENS, {"id": item["id"]}) == item
     assert TOKENS.is_expired(item, NOW)
 
 
-async def test_an_update_that_moves_the_time_saves_the_item(engine: Engine) -> None:
+async def test_an_update_may_postpone_the_expiry(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(TOKENS, {**key, "expires": NOW - 10}))
     await engine.update(Update(TOKENS, key, (F("expires").set(NOW + 10),)))
@@ -86,7 +86,7 @@ async def test_an_update_that_moves_the_time_saves_the_item(engine: Engine) -> N
     assert await stored(engine, TOKENS, key) == {**key, "expires": NOW + 10}
 
 
-async def test_a_sweep_takes_index_entries_along(engine: Engine) -> None:
+async def test_a_sweep_deletes_index_entries(engine: Engine) -> None:
     owner = fresh()
     for number in range(4):
         expires = NOW - 10 if number % 2 else NOW + 10

@@ -1,4 +1,4 @@
-"""Updates: every action, what they return, and what they refuse, on every engine."""
+"""Updates on every engine: all actions, returned values and errors."""
 
 from decimal import Decimal
 from typing import Any
@@ -16,14 +16,14 @@ from tally.store.errors import (
 )
 from tally.store.evaluate import equal
 from tally.store.expressions import Action, F, Joined, Literal, Sum, exists, not_exists
-from tests.store.cases import IMPOSSIBLE, ITEM, UPDATES, after
+from tests.store.expression_cases import IMPOSSIBLE, ITEM, UPDATES, after
 from tests.store.tables import PLAIN, PLAYERS, STRINGS, fresh, stored
 
 OLD: dict[str, Any] = {"a": 1, "b": "x", "map": {"k": "v", "n": 1, "l": [1, 2, 3]}}
 
 
 async def put(engine: Engine, **attributes: Any) -> dict[str, Any]:
-    """A fresh item with these attributes; its key."""
+    """Put a new item with these attributes; return its key."""
     key = {"id": fresh()}
     await engine.put(Put(PLAIN, {**key, **attributes}))
     return key
@@ -32,7 +32,7 @@ async def put(engine: Engine, **attributes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("actions", "changes"), [pytest.param(*case, id=name) for name, case in UPDATES.items()]
 )
-async def test_an_update_changes_what_it_names(
+async def test_an_update_changes_the_named_paths(
     engine: Engine, actions: tuple[Action, ...], changes: dict[str, Any]
 ) -> None:
     key = await put(engine, **ITEM)
@@ -48,7 +48,7 @@ async def test_an_update_changes_what_it_names(
 @pytest.mark.parametrize(
     "actions", [pytest.param(actions, id=name) for name, actions in IMPOSSIBLE.items()]
 )
-async def test_an_update_that_the_item_does_not_allow_is_refused_and_changes_nothing(
+async def test_an_update_that_is_invalid_for_its_item_changes_nothing(
     engine: Engine, actions: tuple[Action, ...]
 ) -> None:
     key = await put(engine, **ITEM)
@@ -82,7 +82,7 @@ async def test_an_update_that_the_item_does_not_allow_is_refused_and_changes_not
         ((F("a").set(F("b").if_not_exists(F("c").list_append([]))),), "nested"),
     ],
 )
-async def test_an_update_that_makes_no_sense_is_refused(
+async def test_an_invalid_update_is_rejected(
     engine: Engine, actions: tuple[Action, ...], words: str
 ) -> None:
     key = await put(engine, a=1)
@@ -91,7 +91,7 @@ async def test_an_update_that_makes_no_sense_is_refused(
     assert await stored(engine, PLAIN, key) == {**key, "a": 1}
 
 
-async def test_an_update_makes_an_item_where_there_is_none(engine: Engine) -> None:
+async def test_an_update_creates_a_missing_item(engine: Engine) -> None:
     key = {"id": fresh()}
     updated = await engine.update(
         Update(PLAIN, key, (F("n").add(1), F("l").set([])), returns="ALL_NEW")
@@ -100,13 +100,13 @@ async def test_an_update_makes_an_item_where_there_is_none(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("action", [F("gone").remove(), F("gone").discard({"x"})])
-async def test_an_update_that_only_takes_away_makes_no_item(engine: Engine, action: Action) -> None:
+async def test_an_update_that_only_removes_creates_no_item(engine: Engine, action: Action) -> None:
     key = {"id": fresh()}
     assert (await engine.update(Update(PLAIN, key, (action,), returns="ALL_NEW"))).item is None
     assert await stored(engine, PLAIN, key) is None
 
 
-async def test_an_update_without_steps_makes_an_item_of_its_key(engine: Engine) -> None:
+async def test_an_update_without_actions_creates_an_item_from_its_key(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.update(Update(PLAIN, key, ()))
     assert await stored(engine, PLAIN, key) == key
@@ -115,7 +115,7 @@ async def test_an_update_without_steps_makes_an_item_of_its_key(engine: Engine) 
     assert await stored(engine, PLAIN, key) == {**key, "a": 1}
 
 
-async def test_an_update_under_a_condition_makes_no_item(engine: Engine) -> None:
+async def test_an_update_with_a_failed_condition_creates_no_item(engine: Engine) -> None:
     key = {"id": fresh()}
     with pytest.raises(ConditionFailed):
         await engine.update(Update(PLAIN, key, (F("n").set(1),), condition=exists("id")))
@@ -130,7 +130,7 @@ async def test_a_right_side_may_read_the_key(engine: Engine) -> None:
     assert updated.item == {"copy": key["id"]}
 
 
-async def test_a_right_side_may_read_the_key_of_an_item_in_the_making(engine: Engine) -> None:
+async def test_a_right_side_may_read_the_key_of_a_new_item(engine: Engine) -> None:
     key = {"id": fresh()}
     updated = await engine.update(Update(PLAIN, key, (F("copy").set(F("id")),), returns="ALL_NEW"))
     assert updated.item == {**key, "copy": key["id"]}
@@ -146,7 +146,7 @@ async def test_a_right_side_may_read_the_key_of_an_item_in_the_making(engine: En
         ("UPDATED_NEW", {"a": 2, "c": 3}),
     ],
 )
-async def test_an_update_returns_what_is_asked_for(
+async def test_an_update_returns_what_is_requested(
     engine: Engine, returns: Returns, expected: Any
 ) -> None:
     key = await put(engine, **OLD)
@@ -162,7 +162,7 @@ async def test_an_update_returns_what_is_asked_for(
     ("returns", "expected"),
     [("ALL_OLD", None), ("UPDATED_OLD", None), ("UPDATED_NEW", {"a": 1}), ("ALL_NEW", {"a": 1})],
 )
-async def test_an_update_of_nothing_returns_no_old_item(
+async def test_an_update_of_a_missing_item_returns_no_old_item(
     engine: Engine, returns: Returns, expected: Any
 ) -> None:
     key = {"id": fresh()}
@@ -195,20 +195,20 @@ async def test_an_update_of_nothing_returns_no_old_item(
         ),
     ],
 )
-async def test_an_update_returns_only_the_parts_it_touched(
+async def test_an_update_returns_only_the_changed_parts(
     engine: Engine, actions: tuple[Action, ...], old: Any, new: Any
 ) -> None:
-    """A position that was removed shows what has moved there: that is what DynamoDB does."""
+    """A removed position shows the element that moved there, as in DynamoDB."""
     key = await put(engine, **OLD)
     assert (await engine.update(Update(PLAIN, key, actions, returns="UPDATED_OLD"))).item == old
     key = await put(engine, **OLD)
     assert (await engine.update(Update(PLAIN, key, actions, returns="UPDATED_NEW"))).item == new
 
 
-async def test_what_was_appended_past_the_end_is_not_among_the_updated_parts(
+async def test_elements_appended_past_the_end_are_not_among_the_updated_parts(
     engine: Engine,
 ) -> None:
-    """It does not stand at the position that was named: that is what DynamoDB does."""
+    """They are not at the named position, as in DynamoDB."""
     key = await put(engine, **OLD)
     updated = await engine.update(
         Update(PLAIN, key, (F("map", "l", 9).set(7),), returns="UPDATED_NEW")
@@ -226,7 +226,7 @@ async def test_removing_an_attribute_returns_it_as_old_and_nothing_as_new(engine
     ).item is None
 
 
-async def test_an_update_too_long_to_send_is_refused(engine: Engine) -> None:
+async def test_an_update_above_the_size_limit_is_rejected(engine: Engine) -> None:
     key = {"id": fresh()}
     steps = tuple(F(f"n{number}").set(number) for number in range(400))
     with pytest.raises(InvalidExpression, match="at most 4096 bytes"):
@@ -237,14 +237,14 @@ async def test_an_update_too_long_to_send_is_refused(engine: Engine) -> None:
     assert len(item) == 201
 
 
-async def test_a_counter_counts_exactly(engine: Engine) -> None:
+async def test_concurrent_increments_are_exact(engine: Engine) -> None:
     key = {"id": fresh()}
     for _ in range(5):
         await engine.update(Update(PLAIN, key, (F("n").add(Decimal("0.1")),)))
     assert await stored(engine, PLAIN, key) == {**key, "n": Decimal("0.5")}
 
 
-async def test_a_sum_out_of_range_is_refused(engine: Engine) -> None:
+async def test_a_sum_out_of_range_is_rejected(engine: Engine) -> None:
     most = Decimal("9.9E+125")
     key = await put(engine, n=most)
     with pytest.raises(InvalidNumber, match=r"magnitude|overflow"):
@@ -252,7 +252,7 @@ async def test_a_sum_out_of_range_is_refused(engine: Engine) -> None:
     assert await stored(engine, PLAIN, key) == {**key, "n": most}
 
 
-async def test_an_update_that_makes_an_item_too_large_is_refused(engine: Engine) -> None:
+async def test_an_update_that_makes_an_item_too_large_is_rejected(engine: Engine) -> None:
     key = await put(engine, a="x" * 300_000)
     with pytest.raises(ItemTooLarge, match=r"bytes|size"):
         await engine.update(Update(PLAIN, key, (F("b").set("y" * 110_000),)))
@@ -272,7 +272,7 @@ async def test_an_update_that_makes_an_item_too_large_is_refused(engine: Engine)
         pytest.param(F("points").set([1]), "points", id="a list for a number"),
     ],
 )
-async def test_an_update_that_makes_a_bad_index_key_is_refused(
+async def test_an_update_that_makes_a_bad_index_key_is_rejected(
     engine: Engine, action: Action, words: str
 ) -> None:
     key = {"club": fresh(), "name": "n"}
@@ -292,7 +292,7 @@ async def test_the_first_of_two_upserts_wins_under_a_condition(engine: Engine) -
         await engine.update(take)
 
 
-async def test_nesting_deeper_than_32_levels_by_an_update_is_refused(engine: Engine) -> None:
+async def test_nesting_deeper_than_32_levels_by_an_update_is_rejected(engine: Engine) -> None:
     deep: Any = "leaf"
     for _ in range(31):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""The declared tables come to be: on an engine, from CloudFormation's template, and from Terraform's resources."""
+"""The declared tables are created on an engine, by CloudFormation and by Terraform."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sqli
         yield engine
 
 
-async def test_tables_are_made_once_and_then_brought_up_to_date(engine: SqliteEngine) -> None:
+async def test_tables_are_created_once_and_then_updated(engine: SqliteEngine) -> None:
     declared = CATALOGUE.tables()
     assert {made.status for made in await create_tables(engine, declared)} == {"created"}
     assert await engine.list_tables() == [table.name for table in declared]
@@ -56,13 +56,13 @@ async def test_tables_are_made_once_and_then_brought_up_to_date(engine: SqliteEn
     assert (await engine.describe_table("example-follows")).by_name.keys() == {"userId-index"}
 
 
-async def test_attributes_and_versions_are_no_business_of_an_engine(engine: SqliteEngine) -> None:
+async def test_attributes_and_versions_do_not_change_a_stored_table(engine: SqliteEngine) -> None:
     await create_tables(engine, [FIXTURES])
     other = replace(FIXTURES, version="2.0.0", attributes=(Attribute("more", "S"),))
     assert [made.status for made in await create_tables(engine, [other])] == ["unchanged"]
 
 
-async def test_a_table_with_another_key_is_refused(engine: SqliteEngine) -> None:
+async def test_a_table_with_another_key_is_rejected(engine: SqliteEngine) -> None:
     await create_tables(engine, [FOLLOWS])
     with pytest.raises(TableDiffers, match="example-follows"):
         await create_tables(engine, [replace(FOLLOWS, sort=N("userId"))])
@@ -78,8 +78,8 @@ def labels_differ(schema: list[Table]) -> bool:
 
 
 @given(schemas().filter(labels_differ))
-def test_the_template_of_any_schema_holds_its_keys_indexes_and_ttl(schema: list[Table]) -> None:
-    """Read back as the service would describe them, the tables are the declared ones."""
+def test_a_template_contains_keys_indexes_and_ttl(schema: list[Table]) -> None:
+    """Parsed back, the tables equal the declared ones."""
     found = []
     for resource in resources(cloudformation(schema, prefix="prod-")):
         properties = resource["Properties"]
@@ -91,7 +91,7 @@ def test_the_template_of_any_schema_holds_its_keys_indexes_and_ttl(schema: list[
     assert found == sorted(expected, key=lambda table: table.name)
 
 
-def test_the_template_asks_for_what_production_needs() -> None:
+def test_a_template_enables_recovery_and_deletion_protection() -> None:
     for resource in resources(cloudformation(CATALOGUE.tables())):
         properties = resource["Properties"]
         assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
@@ -103,14 +103,14 @@ def test_the_template_asks_for_what_production_needs() -> None:
 
 
 @given(tables())
-def test_the_same_tables_make_the_same_text_whatever_their_order(table: Table) -> None:
+def test_the_output_does_not_depend_on_the_order_of_tables(table: Table) -> None:
     others = [table, PLAYERS]
     assert cloudformation(others) == cloudformation([normalize(each) for each in reversed(others)])
     assert terraform(others) == terraform([normalize(each) for each in reversed(others)])
 
 
-def test_two_tables_that_would_share_a_label_are_refused() -> None:
-    """A label with a number in it would change when a table comes or goes, and the table with it."""
+def test_two_tables_that_would_share_a_label_are_rejected() -> None:
+    """A numbered label would change when tables are added or removed, and recreate the table."""
     twins = [Table("match-follows", S("id")), Table("match_follows", S("id"))]
     for write in (cloudformation, terraform):
         with pytest.raises(
@@ -187,7 +187,7 @@ resource "aws_dynamodb_table" "example" {
 
 
 def test_terraform_gets_one_resource_for_each_table() -> None:
-    """Laid out as `terraform fmt` would, so that nobody's formatter changes it."""
+    """Formatted like `terraform fmt`."""
     table = Table(
         "example",
         partition=S("id"),
@@ -207,7 +207,7 @@ ESCAPE = re.compile(r"\\U([0-9a-f]{8})|\\(.)|(\$|%)\3(?={)", re.DOTALL)
 
 
 def read_string(text: str) -> str:
-    """What Terraform understands a quoted string to be, or an error where it would begin a template."""
+    """Parse a quoted Terraform string; raise an error where a template would start."""
     assert not re.search(r"(?<!\$)(?:\$\$)*\$\{|(?<!%)(?:%%)*%\{", text)
 
     def plain(found: re.Match[str]) -> str:
@@ -224,8 +224,8 @@ def read_string(text: str) -> str:
 
 
 @given(schemas().filter(labels_differ))
-def test_terraform_reads_every_name_as_it_was_declared(schema: list[Table]) -> None:
-    """Quotes, line breaks, emoji and the beginnings of templates are no exception."""
+def test_terraform_reads_every_name_unchanged(schema: list[Table]) -> None:
+    """Including quotes, line breaks, emoji and template markers."""
     text = terraform(schema)
     assert text.isprintable() or set(text) - {"\n"} == {
         letter for letter in text if letter.isprintable()
@@ -243,7 +243,7 @@ def test_terraform_reads_every_name_as_it_was_declared(schema: list[Table]) -> N
 
 @contextlib.contextmanager
 def cloudformation_service() -> Iterator[str]:
-    """The URL of a ministack that has CloudFormation beside DynamoDB."""
+    """Run a ministack with CloudFormation and DynamoDB; yields its URL."""
     with tempfile.TemporaryDirectory(prefix="tally-cloudformation-") as folder:
         environment = {
             "BIND_HOST": "127.0.0.1",
@@ -265,7 +265,7 @@ def cloudformation_service() -> Iterator[str]:
 
 
 async def deploy(url: str, template: str) -> str:
-    """The status of a stack once it is at rest."""
+    """Deploy a stack and return its final status."""
     clock = SystemClock()
     async with get_session().create_client(
         "cloudformation",
@@ -282,8 +282,8 @@ async def deploy(url: str, template: str) -> str:
             await clock.sleep(0.05)
 
 
-async def test_a_stack_of_the_template_has_the_declared_tables() -> None:
-    """Deployed by an emulator of CloudFormation, which leaves out the TTL: the DynamoDB engine finds what was declared."""
+async def test_a_deployed_stack_has_the_declared_tables() -> None:
+    """Deployed by an emulator of CloudFormation, which ignores the TTL."""
     declared = [*CATALOGUE.tables(), PLAYERS]
     with cloudformation_service() as url:
         assert await deploy(url, cloudformation(declared, "prod-")) == "CREATE_COMPLETE"

@@ -1,4 +1,4 @@
-"""The public API of the store: `from tally.store import …` suffices for a program, and every name is documented."""
+"""`from tally.store import …` is sufficient for a program, and every public name is documented."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""A table's declaration is checked when it is made, and keys are checked against it."""
+"""Table declarations and keys are validated."""
 
 from typing import Any
 
@@ -52,12 +52,12 @@ def test_a_local_index_takes_the_partition_of_its_table() -> None:
     assert index_key(index) == (S("league"), B("rank"))
 
 
-def test_a_global_index_may_do_without_a_sort_key_and_carries_all_unless_told_otherwise() -> None:
+def test_a_global_index_defaults_to_no_sort_key_and_all_attributes() -> None:
     index = MATCHES.index("by-day")
     assert (index.sort, index.projection, index.local) == (None, ALL, False)
 
 
-def test_an_index_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_an_unknown_index_error_lists_the_existing_indexes() -> None:
     with pytest.raises(UnknownIndex, match=r"matches.*by-venue.*by-team, by-day, by-rank"):
         MATCHES.index("by-venue")
 
@@ -127,7 +127,7 @@ def declare(**changes: Any) -> Table:
         ({"partition": S("n" * 256)}, "255"),
     ],
 )
-def test_a_declaration_that_dynamodb_would_not_take_is_refused(
+def test_a_declaration_that_dynamodb_rejects_is_rejected(
     changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidSchema, match=words):
@@ -157,7 +157,7 @@ def test_a_table_takes_20_global_and_5_local_indexes() -> None:
         ({"league": "x", "start": 1, "more": 2}, "more is not part of the key"),
     ],
 )
-def test_a_key_that_is_not_exactly_the_tables_is_refused(key: dict[str, Any], words: str) -> None:
+def test_a_key_that_is_not_exactly_the_tables_is_rejected(key: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidKey, match=words):
         check_key(MATCHES, key)
 
@@ -175,7 +175,7 @@ def test_a_key_that_is_not_exactly_the_tables_is_refused(key: dict[str, Any], wo
         ({"rank": None}, "by-rank.*rank is of type B, not NULL"),
     ],
 )
-def test_an_item_with_a_bad_index_key_is_refused(attributes: dict[str, Any], words: str) -> None:
+def test_an_item_with_a_bad_index_key_is_rejected(attributes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidKey, match=words):
         check_item_keys(MATCHES, {"league": "x", "start": 1, **attributes})
 

@@ -1,4 +1,4 @@
-"""Every change of a schema is classed as safe, as needing a migration, or as impossible, and none is overlooked."""
+"""Every schema change is classified as safe, needing a migration, or impossible."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -179,7 +179,7 @@ CHANGES: dict[str, tuple[Table, Table, ChangeImpact]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_each_change_has_its_class_by_the_rules(what: str) -> None:
+def test_each_change_has_its_class(what: str) -> None:
     before, after, cost = CHANGES[what]
     (change,) = compare_schemas([before], [after])
     assert (change.table, change.description, change.impact) == ("base", what, cost)
@@ -199,8 +199,8 @@ def test_a_new_table_is_safe_and_a_removed_one_needs_a_migration() -> None:
     assert "--drop base" in change.advice
 
 
-def test_an_index_that_a_pattern_uses_cannot_go() -> None:
-    """The catalogue knows who reads it: removing it is safe once nobody does."""
+def test_an_index_in_use_cannot_be_removed() -> None:
+    """The catalogue knows its readers; removal is safe without any."""
 
     def in_use(table: str, index: str) -> list[str]:
         return [entry.qualified_name for entry in CATALOGUE.patterns_using_index(table, index)]
@@ -217,9 +217,7 @@ def test_an_index_that_a_pattern_uses_cannot_go() -> None:
     }
 
 
-def test_a_migration_is_accepted_when_the_major_version_was_raised_and_the_impossible_never() -> (
-    None
-):
+def test_a_new_major_version_accepts_migrations_only() -> None:
     after = replace(
         BASE, attributes=attributes(owner="S!"), ttl=None, indexes=(BY_OWNER,), version="2.0.0"
     )
@@ -238,10 +236,10 @@ def test_equal_schemas_have_no_difference(schema: list[Table]) -> None:
 
 
 @given(tables(), tables())
-def test_no_difference_means_the_same_lock_and_the_other_way_round(
+def test_schemas_have_no_differences_exactly_if_their_locks_are_equal(
     before: Table, after: Table
 ) -> None:
-    """What the diff overlooks the lock does not hold, and what the lock holds the diff does not overlook."""
+    """The diff and the lock cover the same properties."""
     after = replace(after, name=before.name)
     assert (compare_schemas([before], [after]) == []) == (
         render_lock([before]) == render_lock([after])
@@ -407,9 +405,7 @@ MUTATIONS: dict[str, tuple[Mutation, ChangeImpact]] = {
     max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.filter_too_much]
 )
 @given(data=st.data())
-def test_any_single_change_of_any_table_is_found_and_classed(
-    name: str, data: st.DataObject
-) -> None:
+def test_any_single_change_is_detected_and_classified(name: str, data: st.DataObject) -> None:
     mutate, cost = MUTATIONS[name]
     table = data.draw(tables())
     try:

@@ -1,4 +1,4 @@
-"""What the embedded engine writes as one, items and callers, comes to the same as each on its own."""
+"""Bulk writes have the same results as individual writes, also across callers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -32,7 +32,7 @@ from tally.store.sqlite import SqliteEngine
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.layout import Row, compile_layout
 from tally.store.values import MAX_ITEM_BYTES, measure_item
-from tests.faults.groups import one_group
+from tests.faults.write_groups import one_group
 from tests.store.strategies import items
 from tests.store.tables import NEW, PLAIN, STRINGS, embedded, once, stored
 
@@ -43,12 +43,12 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
         yield opened
 
 
-def told(outcomes: list[TransactionResult | StoreError]) -> list[str]:
-    """Each outcome in a word: done, or who had been there before."""
-    return [_told(outcome) for outcome in outcomes]
+def describe_outcomes(outcomes: list[TransactionResult | StoreError]) -> list[str]:
+    """Describe each outcome: `done`, or the existing item's writer."""
+    return [_describe(outcome) for outcome in outcomes]
 
 
-def _told(outcome: TransactionResult | StoreError) -> str:
+def _describe(outcome: TransactionResult | StoreError) -> str:
     if isinstance(outcome, TransactionResult):
         return "done"
     assert isinstance(outcome, TransactionCancelled)
@@ -68,7 +68,7 @@ async def in_one_group(
     return await asyncio.gather(*waiting)
 
 
-async def test_callers_that_share_a_commit_get_their_own_answers(engine: SqliteEngine) -> None:
+async def test_callers_that_share_a_commit_get_their_own_results(engine: SqliteEngine) -> None:
     await engine.transact_each([once("there", "an earlier one")])
     answers = await in_one_group(
         engine,
@@ -77,12 +77,12 @@ async def test_callers_that_share_a_commit_get_their_own_answers(engine: SqliteE
         [once("c-0", "cid")],
         [once(f"d-{number}", "dan") for number in range(300)],
     )
-    assert [told(outcomes) for outcomes in answers[:3]] == [
+    assert [describe_outcomes(outcomes) for outcomes in answers[:3]] == [
         ["done"] * 3,
         ["done", "after an earlier one", "done"],
         ["done"],
     ]
-    assert told(answers[3]) == ["done"] * 300
+    assert describe_outcomes(answers[3]) == ["done"] * 300
     assert (await engine.scan(Scan(PLAIN))).scanned == 3 + 2 + 1 + 300 + 1
     assert await stored(engine, STRINGS, {"id": "there", "at": "x"}) == {
         "id": "there",
@@ -96,7 +96,7 @@ async def test_callers_that_share_a_commit_get_their_own_answers(engine: SqliteE
     }
 
 
-async def test_of_callers_that_share_a_commit_and_want_one_item_the_first_gets_it(
+async def test_the_first_caller_in_a_commit_creates_a_contended_item(
     engine: SqliteEngine,
 ) -> None:
     first, second, third = await in_one_group(
@@ -105,13 +105,13 @@ async def test_of_callers_that_share_a_commit_and_want_one_item_the_first_gets_i
         [once("b", "bob"), once("c", "bob")],
         [once("c", "cid"), once("d", "cid")],
     )
-    assert told(first) == ["done", "done"]
-    assert told(second) == ["after ann", "done"]
-    assert told(third) == ["after bob", "done"]
+    assert describe_outcomes(first) == ["done", "done"]
+    assert describe_outcomes(second) == ["after ann", "done"]
+    assert describe_outcomes(third) == ["after bob", "done"]
 
 
-async def test_what_was_asked_for_between_them_is_done_between_them(engine: SqliteEngine) -> None:
-    """A put of the same item that comes second replaces, and makes a third's new item an old one."""
+async def test_jobs_between_batches_run_in_order(engine: SqliteEngine) -> None:
+    """A put of the same item between two batches replaces it and makes the next insert fail."""
     with one_group(engine):
         before = asyncio.ensure_future(engine.transact_each([once("a", "ann")]))
         await asyncio.sleep(0)
@@ -120,10 +120,13 @@ async def test_what_was_asked_for_between_them_is_done_between_them(engine: Sqli
         after = asyncio.ensure_future(engine.transact_each([once("a", "cid")]))
         await asyncio.sleep(0)
     await put
-    assert (told(await before), told(await after)) == (["done"], ["after bob"])
+    assert (describe_outcomes(await before), describe_outcomes(await after)) == (
+        ["done"],
+        ["after bob"],
+    )
 
 
-async def test_new_items_and_old_ones_may_be_put_at_once(engine: SqliteEngine) -> None:
+async def test_a_batch_may_put_new_and_existing_items(engine: SqliteEngine) -> None:
     for number in range(0, 40, 3):
         await engine.put(Put(PLAIN, {"id": f"{number}", "note": "old" * 700}))
     puts = [Put(PLAIN, {"id": f"{number}", "note": "new"}) for number in range(40)]
@@ -138,14 +141,14 @@ async def test_new_items_and_old_ones_may_be_put_at_once(engine: SqliteEngine) -
     }
 
 
-async def test_items_that_are_there_are_found_wherever_they_stand_among_new_ones(
+async def test_existing_items_are_detected_at_any_position(
     engine: SqliteEngine,
 ) -> None:
     old = {0, 1, 77, 127, 128, 255, 256, 298, 299}
     for number in old:
         await engine.transact(once(f"{number}", "an earlier one"))
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(300)])
-    assert told(outcomes) == [
+    assert describe_outcomes(outcomes) == [
         "after an earlier one" if number in old else "done" for number in range(300)
     ]
     for table in (PLAIN, STRINGS):
@@ -154,7 +157,7 @@ async def test_items_that_are_there_are_found_wherever_they_stand_among_new_ones
         assert len(found) == 300
 
 
-async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngine) -> None:
+async def test_a_transaction_batch_equals_single_transactions(engine: SqliteEngine) -> None:
     names = [f"{number}" for number in range(20)]
     await engine.transact(once("7", "an earlier one"))
     items: list[dict[str, Any]] = [{"id": name} for name in names]
@@ -164,7 +167,7 @@ async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngi
     )
     assert [*alike] == [once(name, "bob") for name in names]
     assert alike[1:3] == [once("1", "bob"), once("2", "bob")]
-    assert told(await engine.transact_each(alike)) == [
+    assert describe_outcomes(await engine.transact_each(alike)) == [
         "after an earlier one" if name == "7" else "done" for name in names
     ]
     assert await stored(engine, STRINGS, {"id": "8", "at": "x"}) == {
@@ -174,12 +177,12 @@ async def test_transactions_said_to_be_alike_come_to_the_same(engine: SqliteEngi
     }
 
 
-def test_transactions_that_are_alike_have_all_their_puts() -> None:
+def test_a_transaction_batch_needs_equally_many_items_in_each_put() -> None:
     with pytest.raises(InvalidRequest, match="equally many items"):
         TransactionBatch(BatchPut(PLAIN, [{"id": "a"}]), BatchPut(STRINGS, []))
 
 
-async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(
+async def test_an_index_created_in_the_same_group_contains_all_items(
     engine: SqliteEngine,
 ) -> None:
     grown = Table("plain", partition=S("id"), indexes=(GlobalIndex("by-by", partition=S("by")),))
@@ -191,7 +194,7 @@ async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(
         after = asyncio.ensure_future(engine.transact_each([once("b", "bob")]))
         await asyncio.sleep(0)
     await change
-    assert (told(await before), told(await after)) == (["done"], ["done"])
+    assert (describe_outcomes(await before), describe_outcomes(await after)) == (["done"], ["done"])
     assert sorted(item["id"] for item in (await engine.scan(Scan(grown, index="by-by"))).items) == [
         "a",
         "b",
@@ -199,26 +202,26 @@ async def test_a_table_that_got_an_index_in_the_same_group_has_all_items_in_it(
 
 
 @given(chosen=st.lists(items(), min_size=1, max_size=3), common=items(), count=st.integers(1, 9))
-def test_packing_and_measuring_many_comes_to_the_same_as_each_by_itself(
+def test_columnar_encoding_equals_encoding_item_by_item(
     chosen: list[dict[str, Any]], common: dict[str, Any], count: int
 ) -> None:
-    """Whether or not they have the same names, and also where a name is both in an item and common to all."""
+    """With equal and with different attributes, and with a name that is both common and individual."""
     many = [{**chosen[number % len(chosen)], "id": f"{number}"} for number in range(count)]
-    expect_like_each_by_itself(rows_of(many, common), many, common)
+    expect_like_individual_rows(rows_of(many, common), many, common)
 
 
 @given(item=items(), common=items(), count=st.integers(1, 9))
-def test_items_told_by_attribute_come_to_the_same(
+def test_columnar_items_equal_plain_items(
     item: dict[str, Any], common: dict[str, Any], count: int
 ) -> None:
     many = [{**item, "id": f"{number}"} for number in range(count)]
     columns = ColumnarItems({name: [each[name] for each in many] for name in many[0]})
     assert [*columns] == many
     assert columns[:2] == many[:2]
-    expect_like_each_by_itself(rows_of(columns, common), many, common)
+    expect_like_individual_rows(rows_of(columns, common), many, common)
 
 
-def test_columns_have_a_value_for_every_item() -> None:
+def test_columns_must_have_equal_length() -> None:
     for values in ({}, {"id": ["a", "b"], "by": ["bob"]}):
         with pytest.raises(InvalidRequest, match="columns of equal length"):
             ColumnarItems(values)
@@ -228,17 +231,17 @@ def rows_of(many: Sequence[dict[str, Any]], common: dict[str, Any]) -> list[Row]
     return compile_layout(PLAIN).encode_rows(many, common).rows
 
 
-def expect_like_each_by_itself(
+def expect_like_individual_rows(
     rows: list[Row], many: list[dict[str, Any]], common: dict[str, Any]
 ) -> None:
-    """The same, if not byte for byte: of two spellings of a number, 20 and 20.0, either may be remembered."""
+    """Compare with individual encodings; equal numbers such as 20 and 20.0 may be encoded alike."""
     whole = [{**common, **item} for item in many]
     assert [size for *_, size, _ in rows] == [measure_item(item) for item in whole]
     assert [unpack(packed) for _, _, packed, _, _ in rows] == [unpack(pack(item)) for item in whole]
     assert [(pk, sk) for pk, sk, *_ in rows] == [(item["id"].encode(), b"") for item in many]
 
 
-def test_what_every_item_has_in_common_is_packed_as_if_each_had_it() -> None:
+def test_common_attributes_are_encoded_in_every_item() -> None:
     many: list[dict[str, Any]] = [
         {
             "id": f"{number}",
@@ -249,11 +252,11 @@ def test_what_every_item_has_in_common_is_packed_as_if_each_had_it() -> None:
         for number in range(50)
     ]
     common: dict[str, Any] = {f"name-{number}": {"x": number} for number in range(20)}
-    expect_like_each_by_itself(rows_of(many, common), many, common)
+    expect_like_individual_rows(rows_of(many, common), many, common)
 
 
-def test_numbers_that_are_equal_are_packed_as_equals() -> None:
-    """Also a zero with a sign, and one that was written with more places than another."""
+def test_equal_numbers_have_equal_encodings() -> None:
+    """Including negative zero and trailing zeros."""
     for values in (
         ["0.5", "0.50", "5E-1"],
         ["0.0", "-0.0", "0"],
@@ -282,7 +285,7 @@ def test_numbers_that_are_equal_are_packed_as_equals() -> None:
     ],
 )
 @pytest.mark.parametrize("count", [1, 10])
-def test_what_measuring_refuses_is_refused_among_many(
+def test_an_invalid_value_is_rejected_among_many(
     value: Any, error: type[StoreError], count: int
 ) -> None:
     with pytest.raises(error) as alone:
@@ -294,8 +297,8 @@ def test_what_measuring_refuses_is_refused_among_many(
 
 
 @pytest.mark.parametrize("key", ["", "\ud800", "x" * 3000, 7, None])
-def test_a_key_that_is_refused_alone_is_refused_among_many(key: Any) -> None:
-    """With the same words, whether or not the key is common to all."""
+def test_an_invalid_key_is_rejected_among_many(key: Any) -> None:
+    """With the same message, whether or not the key is common to all."""
     layout = compile_layout(PLAIN)
     with pytest.raises(StoreError) as alone:
         layout.encode_rows([{"id": key}], {})

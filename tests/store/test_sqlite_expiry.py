@@ -1,4 +1,4 @@
-"""The sweeper's index of the embedded engine: found by the hour, read by the second, and made anew in a database of old."""
+"""The expiry index: ordered by hour, exact to the second, and created by an upgrade."""
 
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ HOUR = 3600
 NOW = 500_000 * HOUR + 1800
 
 
-def plan_of(path: Path) -> str:
-    """How SQLite finds what has expired."""
+def query_plan(path: Path) -> str:
+    """The query plan that finds expired rows."""
     connection = apsw.Connection(str(path))
     steps: list[Any] = connection.execute(
         f"EXPLAIN QUERY PLAN {compile_layout(NOTES).expired}", (0, 1, 0.0, 1.0, 9)
@@ -29,9 +29,7 @@ def plan_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("now", [NOW, NOW - 1800, float(NOW) + 0.5, 900, 0])
-async def test_a_sweep_takes_what_expired_up_to_the_second_and_leaves_the_rest_of_the_hour(
-    tmp_path: Path, now: float
-) -> None:
+async def test_a_sweep_is_exact_to_the_second(tmp_path: Path, now: float) -> None:
     times = [now + offset for offset in (-2 * HOUR, -HOUR, -1799, -1, 0, 1, 1799, HOUR, 2 * HOUR)]
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
@@ -46,25 +44,23 @@ async def test_a_sweep_takes_what_expired_up_to_the_second_and_leaves_the_rest_o
     )
 
 
-async def test_a_sweep_looks_at_what_may_have_expired_alone(tmp_path: Path) -> None:
-    """In the index, without a look at the rows that stay."""
+async def test_a_sweep_uses_the_expiry_index(tmp_path: Path) -> None:
+    """Without reading rows that are kept."""
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
-    plan = plan_of(tmp_path / FILE_NAME)
+    plan = query_plan(tmp_path / FILE_NAME)
     assert "USING COVERING INDEX expires notes (<expr>>? AND <expr><?)" in plan
     assert "SCAN" not in plan
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_database_of_an_older_format_is_brought_to_ours(
-    tmp_path: Path, version: int
-) -> None:
+async def test_an_older_database_is_upgraded(tmp_path: Path, version: int) -> None:
     path = tmp_path / FILE_NAME
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
         for number in range(10):
             await engine.put(Put(NOTES, {"id": f"{number}", "until": NOW + number}))
-    plan = plan_of(path)
+    plan = query_plan(path)
     connection = apsw.Connection(str(path))
     connection.execute("DROP TABLE notes")
     if version == 1:
@@ -74,11 +70,11 @@ async def test_a_database_of_an_older_format_is_brought_to_ours(
         )
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    assert (plan_of(path) == plan) == (version == 2)
+    assert (query_plan(path) == plan) == (version == 2)
     async with open_sqlite(tmp_path) as engine:
         assert await engine.sweep(NOTES, NOW + 4, 100) == 5
         assert len(await all_items(engine, Scan(NOTES))) == 5
-    assert plan_of(path) == plan
+    assert query_plan(path) == plan
     connection = apsw.Connection(str(path))
     assert connection.pragma("user_version") == FORMAT_VERSION
     connection.close()

@@ -1,4 +1,4 @@
-"""Rows that are written together and expire: a note leads the sweeper to all of them, and it takes just what has expired."""
+"""Expiry ranges: rows that are written together share one record, and the sweeper deletes them in time."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -50,7 +50,7 @@ async def sweep_all(engine: SqliteEngine, table: Table, now: float, bite: int = 
 
 
 def counted(engine: SqliteEngine, table: Table) -> tuple[int, int]:
-    """How many rows stand in the index of what expires, and how many notes there are."""
+    """Count the rows in the expiry index and the expiry ranges."""
     connection = apsw.Connection(str(engine.path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         indexed: Any = connection.execute(
@@ -64,7 +64,7 @@ def counted(engine: SqliteEngine, table: Table) -> tuple[int, int]:
     return len(indexed), len(notes)
 
 
-async def test_neighbours_that_are_written_together_have_one_note_and_no_entries(
+async def test_adjacent_rows_written_together_share_one_expiry_range(
     engine: SqliteEngine,
 ) -> None:
     await put_together(engine, LINES, [line(number, NOW + number) for number in range(100)])
@@ -112,7 +112,7 @@ async def test_neighbours_that_are_written_together_have_one_note_and_no_entries
         ),
     ],
 )
-async def test_others_stand_in_the_index(engine: SqliteEngine, items: list[Item]) -> None:
+async def test_other_rows_use_the_expiry_index(engine: SqliteEngine, items: list[Item]) -> None:
     await put_together(engine, ONCE, items)
     expiring = [item for item in items if item["until"] != "never"]
     assert counted(engine, ONCE) == (len(expiring), 0)
@@ -120,7 +120,7 @@ async def test_others_stand_in_the_index(engine: SqliteEngine, items: list[Item]
     assert len(await all_items(engine, Scan(ONCE))) == len(items) - len(expiring)
 
 
-async def test_each_goes_within_a_day_of_its_time(engine: SqliteEngine) -> None:
+async def test_each_item_is_deleted_within_a_day_of_its_expiry(engine: SqliteEngine) -> None:
     await put_together(engine, LINES, [line(number, NOW + number * 3600) for number in range(100)])
     assert counted(engine, LINES) == (0, 5)
     for hour in range(0, 130, 7):
@@ -134,9 +134,7 @@ async def test_each_goes_within_a_day_of_its_time(engine: SqliteEngine) -> None:
 
 
 @pytest.mark.parametrize("bite", [1, 7, 25, 1000])
-async def test_a_sweep_stops_at_its_limit_and_goes_on_from_there(
-    engine: SqliteEngine, bite: int
-) -> None:
+async def test_a_sweep_resumes_after_its_limit(engine: SqliteEngine, bite: int) -> None:
     await put_together(engine, LINES, [line(number, NOW) for number in range(50)])
     await engine.put(Put(LINES, line(25, NOW + DAY)))
     counts = []
@@ -148,7 +146,7 @@ async def test_a_sweep_stops_at_its_limit_and_goes_on_from_there(
     assert await all_items(engine, Scan(LINES)) == [line(25, NOW + DAY)]
 
 
-async def test_what_was_written_again_goes_by_its_new_time(engine: SqliteEngine) -> None:
+async def test_a_rewritten_item_uses_its_new_expiry(engine: SqliteEngine) -> None:
     await put_together(engine, LINES, [line(number, NOW) for number in range(10)])
     await engine.put(Put(LINES, line(3, NOW + 5)))
     await engine.put(Put(LINES, line(4, NOW - 5)))
@@ -160,13 +158,13 @@ async def test_what_was_written_again_goes_by_its_new_time(engine: SqliteEngine)
     assert await all_items(engine, Scan(LINES)) == [{"of": "a", "at": f"{5:09}"}]
 
 
-async def test_a_time_of_long_ago_is_taken_for_a_mistake(engine: SqliteEngine) -> None:
+async def test_an_expiry_over_five_years_ago_is_ignored(engine: SqliteEngine) -> None:
     await put_together(engine, LINES, [line(number, NOW // 1000) for number in range(10)])
     assert await sweep_all(engine, LINES, NOW) == 0
     assert len(await all_items(engine, Scan(LINES))) == 10
 
 
-async def test_notes_go_with_their_table(engine: SqliteEngine) -> None:
+async def test_dropping_a_table_deletes_its_expiry_ranges(engine: SqliteEngine) -> None:
     await put_together(engine, LINES, [line(number, NOW) for number in range(10)])
     await engine.drop_table("lines")
     await engine.create_table(LINES)
@@ -175,7 +173,7 @@ async def test_notes_go_with_their_table(engine: SqliteEngine) -> None:
     assert await sweep_all(engine, LINES, NOW) == 0
 
 
-async def test_where_the_table_expires_by_another_attribute_or_has_a_new_index_the_sweeper_finds_all(
+async def test_a_changed_table_is_swept_completely(
     engine: SqliteEngine,
 ) -> None:
     await put_together(
@@ -197,7 +195,7 @@ async def test_where_the_table_expires_by_another_attribute_or_has_a_new_index_t
     assert await sweep_all(engine, LINES, NOW + DAY) == 10
 
 
-async def test_an_index_that_came_after_the_note_is_swept_as_well(tmp_path: Path) -> None:
+async def test_an_index_created_after_the_range_is_swept(tmp_path: Path) -> None:
     grown = Table(
         "lines",
         partition=S("of"),
@@ -213,7 +211,7 @@ async def test_an_index_that_came_after_the_note_is_swept_as_well(tmp_path: Path
     assert await audit(tmp_path) == {"lines": []}
 
 
-async def test_one_that_is_refused_among_them_stays_as_it_is(engine: SqliteEngine) -> None:
+async def test_a_rejected_put_among_them_keeps_the_existing_item(engine: SqliteEngine) -> None:
     there = {"id": "board-1-0003", "until": NOW + 9}
     await engine.put(Put(ONCE, there))
     items = [{"id": f"board-1-{number:04}", "until": NOW} for number in range(10)]
@@ -252,10 +250,10 @@ STEPS: st.SearchStrategy[tuple[str, dict[int, int]]] = st.one_of(
 
 
 @given(steps=st.lists(STEPS, max_size=8), bite=st.integers(1, 9))
-async def test_whatever_is_written_how_nothing_goes_too_early_and_nothing_stays(
+async def test_no_item_is_deleted_early_or_kept_too_long(
     steps: list[tuple[str, Mapping[int, int]]], bite: int
 ) -> None:
-    """A twelfth of a day passes with each step; expiry is told in twelfths from where it began."""
+    """Each step takes a twelfth of a day; expiry is given in twelfths."""
     twelfth, present = DAY // 12, dict[int, int]()
     with TemporaryDirectory() as directory:
         async with embedded(Path(directory), LINES) as engine:

@@ -1,4 +1,4 @@
-"""The scribe: what comes many at a time is written by a process of its own, and nobody notices, also where that ends."""
+"""The writer process runs bulk writes transparently, also when it ends unexpectedly."""
 
 import asyncio
 import math
@@ -32,12 +32,12 @@ from tests.store.tables import PLAIN, STRINGS, all_items, embedded, once, stored
 
 
 def many(name: str) -> list[Transaction]:
-    """Enough for the scribe."""
+    """Enough transactions for the writer process."""
     return [once(f"{name}-{number}", "ann") for number in range(20)]
 
 
 async def started_process(engine: SqliteEngine) -> writer_process.WriterProcess:
-    """The scribe, once it is ready: it is asked for by what comes."""
+    """Trigger the writer process and wait until it is ready."""
     await engine.transact_each([once("the first", "nobody")])
     assert engine.write_router._starting is not None
     await engine.write_router._starting
@@ -48,13 +48,14 @@ async def started_process(engine: SqliteEngine) -> writer_process.WriterProcess:
     return process
 
 
-def is_wanted(engine: SqliteEngine) -> bool:
+def is_requested(engine: SqliteEngine) -> bool:
+    """Whether the router has started the process."""
     return engine.write_router._starting is not None
 
 
 @pytest.fixture(autouse=True)
-def processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where these tests have but one."""
+def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate two CPUs."""
     monkeypatch.setattr(writer_process, "_cpu_count", lambda: 2)
 
 
@@ -64,7 +65,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
         yield opened
 
 
-async def test_what_it_writes_is_there_as_soon_as_it_is_answered(engine: SqliteEngine) -> None:
+async def test_acknowledged_writes_are_readable(engine: SqliteEngine) -> None:
     process = await started_process(engine)
     outcomes = await engine.transact_each([once(f"{number}", "ann") for number in range(300)])
     assert outcomes == [TransactionResult(Capacity(write=4.0))] * 300
@@ -73,7 +74,9 @@ async def test_what_it_writes_is_there_as_soon_as_it_is_answered(engine: SqliteE
     assert engine.write_router.process is process
 
 
-async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: SqliteEngine) -> None:
+async def test_small_batches_use_the_thread_unless_the_process_is_busy(
+    engine: SqliteEngine,
+) -> None:
     process = await started_process(engine)
     asked = process._number
     await engine.transact_each([once("a", "ann")])
@@ -87,7 +90,7 @@ async def test_few_are_left_to_the_thread_unless_it_writes_anyway(engine: Sqlite
     assert len(await all_items(engine, Scan(PLAIN))) == 1 + 1 + 20 + 1 + 1
 
 
-async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:
+async def test_rejected_transactions_get_their_reasons(engine: SqliteEngine) -> None:
     await started_process(engine)
     await engine.put(Put(PLAIN, {"id": "3", "by": "ann"}))
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
@@ -99,7 +102,7 @@ async def test_those_that_are_refused_learn_why(engine: SqliteEngine) -> None:
     assert await stored(engine, STRINGS, {"id": "3", "at": "x"}) is None
 
 
-async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
+async def test_concurrent_callers_get_their_own_results(engine: SqliteEngine) -> None:
     await started_process(engine)
     callers = [
         [once(f"{caller}-{number % 40}", f"{caller}") for number in range(caller, caller + 40)]
@@ -114,7 +117,7 @@ async def test_many_callers_get_their_own_answers(engine: SqliteEngine) -> None:
         assert done == [1] * 40
 
 
-async def test_a_table_that_was_changed_meanwhile_keeps_its_new_index(engine: SqliteEngine) -> None:
+async def test_a_concurrently_added_index_is_maintained(engine: SqliteEngine) -> None:
     await started_process(engine)
     layout = engine._layout(PLAIN)
     grown = Table("plain", partition=S("id"), indexes=(GlobalIndex("by-by", partition=S("by")),))
@@ -132,7 +135,7 @@ async def test_a_table_that_was_changed_meanwhile_keeps_its_new_index(engine: Sq
     }
 
 
-async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteEngine) -> None:
+async def test_a_deleted_database_is_not_written(engine: SqliteEngine) -> None:
     await started_process(engine)
     there = engine.path
     there.rename(there.with_name("elsewhere"))
@@ -147,9 +150,7 @@ async def test_a_database_that_was_taken_away_is_written_no_more(engine: SqliteE
     )
 
 
-async def test_it_writes_to_no_other_database_that_came_to_the_place(
-    tmp_path: Path, engine: SqliteEngine
-) -> None:
+async def test_a_replaced_database_is_not_written(tmp_path: Path, engine: SqliteEngine) -> None:
     async with embedded(tmp_path / "other", PLAIN, STRINGS):
         pass
     (tmp_path / "other" / FILE_NAME).rename(engine.path)
@@ -165,7 +166,7 @@ async def test_it_writes_to_no_other_database_that_came_to_the_place(
     assert (await audit(tmp_path))["plain"] == []
 
 
-async def test_one_that_is_ready_too_late_is_not_asked(
+async def test_a_process_that_is_ready_after_closing_is_not_used(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
     late = writer_process.WriterProcess()
@@ -177,10 +178,10 @@ async def test_one_that_is_ready_too_late_is_not_asked(
 
 
 @pytest.mark.soak
-async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
+async def test_a_killed_process_loses_no_acknowledged_write(
     engine: SqliteEngine,
 ) -> None:
-    """Whoever waited for it is told that nobody knows; the thread goes on, and later another scribe."""
+    """Pending requests fail with OutcomeUnknown; the thread continues, and later a new process starts."""
     process = await started_process(engine)
     before = {item["id"] for item in await all_items(engine, Scan(PLAIN))}
     acknowledged: set[str] = set()
@@ -224,7 +225,7 @@ async def test_killed_in_the_middle_it_loses_nothing_that_was_acknowledged(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_ends_with_the_engine_and_not_by_a_signal(
+async def test_the_process_ignores_signals_and_ends_with_the_engine(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     async with embedded(tmp_path, PLAIN, STRINGS, writer_process_rate=1) as engine:
@@ -256,7 +257,7 @@ asyncio.run(main())
 """
 
 
-async def test_it_does_not_outlive_an_engine_that_was_killed(tmp_path: Path) -> None:
+async def test_the_process_ends_with_a_killed_engine(tmp_path: Path) -> None:
     parent = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PARENT, str(tmp_path), stdout=asyncio.subprocess.PIPE
     )
@@ -269,7 +270,7 @@ async def test_it_does_not_outlive_an_engine_that_was_killed(tmp_path: Path) -> 
     assert len((await audit(tmp_path))["plain"]) == 1
 
 
-async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
+async def test_the_process_requires_the_write_rate_and_a_second_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with embedded(tmp_path / "one", PLAIN, writer_process_rate=1_000) as engine:
@@ -277,18 +278,18 @@ async def test_it_is_not_started_for_little_nor_without_a_processor_to_spare(
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
         )
-        assert not is_wanted(engine)
+        assert not is_requested(engine)
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
-        assert is_wanted(engine)
+        assert is_requested(engine)
     monkeypatch.setattr(writer_process, "_cpu_count", lambda: 1)
     async with embedded(tmp_path / "two", PLAIN, writer_process_rate=1) as engine:
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]
         )
-        assert not is_wanted(engine)
+        assert not is_requested(engine)
 
 
-async def test_where_it_cannot_be_started_the_thread_writes(
+async def test_the_thread_writes_if_the_process_cannot_start(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
@@ -304,7 +305,7 @@ async def test_where_it_cannot_be_started_the_thread_writes(
     messages=st.lists(st.binary(max_size=300), max_size=8),
     cuts=st.lists(st.integers(1, 200), max_size=20),
 )
-def test_messages_come_whole_however_they_are_cut(messages: list[bytes], cuts: list[int]) -> None:
+def test_messages_are_reassembled_from_any_chunks(messages: list[bytes], cuts: list[int]) -> None:
     found: list[bytes] = []
     line = MessageConnection(found.append, lambda: None)
     stream = b"".join(len(message).to_bytes(4, "big") + message for message in messages)
@@ -315,7 +316,7 @@ def test_messages_come_whole_however_they_are_cut(messages: list[bytes], cuts: l
     assert found == messages
 
 
-def test_a_refusal_goes_from_one_process_to_another() -> None:
+def test_errors_are_transferred_between_processes() -> None:
     refusal = TransactionCancelled(
         [Reason("None"), Reason("ConditionalCheckFailed", "no", {"id": "a", "n": 1})]
     )

@@ -1,4 +1,4 @@
-"""`tally patterns` and `tally schema` say what the code declares, and their exit codes tell CI what has changed."""
+"""`tally patterns` and `tally schema`: output and exit codes."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ THINGS = Table(
 
 
 def catalogue_of(table: Table) -> Catalogue:
-    """One repository with one table, of which one pattern reads the index, where there is one."""
+    """One repository with one table; one pattern reads its index, if there is one."""
 
     class Things:
         tables: ClassVar = (table,)
@@ -51,7 +51,7 @@ def catalogue_of(table: Table) -> Catalogue:
 
 
 class Tally:
-    """The command line, in a folder of its own."""
+    """The command line in its own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,7 +81,7 @@ def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tally:
     return Tally(tmp_path)
 
 
-def test_a_fresh_schema_is_locked_and_then_current(tally: Tally) -> None:
+def test_a_new_schema_is_locked_and_then_up_to_date(tally: Tally) -> None:
     missing = tally("schema", "check")
     assert missing.exit_code == 3
     assert (
@@ -131,7 +131,7 @@ IMPOSSIBLE = replace(THINGS, partition=S("key"))
         (None, 4, "things: table removed [needs a migration]"),
     ],
 )
-def test_the_exit_code_of_a_diff_tells_ci_how_bad_it_is(
+def test_the_exit_code_of_a_diff_is_that_of_the_worst_change(
     tally: Tally, declared: Table | None, code: int, line: str
 ) -> None:
     tally.declare(THINGS)
@@ -142,7 +142,7 @@ def test_the_exit_code_of_a_diff_tells_ci_how_bad_it_is(
     assert tally("schema", "check").exit_code == code
 
 
-def test_a_safe_change_is_locked_just_so(tally: Tally) -> None:
+def test_a_safe_change_is_locked(tally: Tally) -> None:
     tally.declare(THINGS)
     tally("schema", "lock")
     tally.declare(SAFE)
@@ -168,7 +168,7 @@ def test_a_migration_is_locked_only_with_a_new_major_version(tally: Tally) -> No
     assert [table.version for table in read_lock(tally.lock)] == ["2.0.0"]
 
 
-def test_the_impossible_is_never_locked(tally: Tally) -> None:
+def test_an_impossible_change_is_not_locked(tally: Tally) -> None:
     tally.declare(THINGS)
     tally("schema", "lock")
     before = tally.lock.read_bytes()
@@ -181,7 +181,7 @@ def test_the_impossible_is_never_locked(tally: Tally) -> None:
     assert tally.lock.read_bytes() == before
 
 
-def test_a_table_that_is_gone_is_dropped_from_the_lock_by_name_only(tally: Tally) -> None:
+def test_a_removed_table_must_be_dropped_by_name(tally: Tally) -> None:
     tally.declare(THINGS)
     tally("schema", "lock")
     tally.declare(None)
@@ -192,8 +192,8 @@ def test_a_table_that_is_gone_is_dropped_from_the_lock_by_name_only(tally: Tally
     assert read_lock(tally.lock) == []
 
 
-def test_an_index_that_goes_while_a_pattern_still_reads_it_is_impossible(tally: Tally) -> None:
-    """The table of the pattern has the index, the table that is declared has lost it."""
+def test_removing_an_index_in_use_is_impossible(tally: Tally) -> None:
+    """The pattern's table has the index, the declared table does not."""
     tally.declare(THINGS)
     tally("schema", "lock")
     tally.catalogue.backends["shop"][0].tables = (replace(THINGS, indexes=()),)  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ def test_an_index_that_goes_while_a_pattern_still_reads_it_is_impossible(tally: 
     assert tally("schema", "lock").exit_code == 0
 
 
-def test_a_diff_may_be_against_any_lock_and_as_json(tally: Tally) -> None:
+def test_a_diff_accepts_any_lock_and_prints_json(tally: Tally) -> None:
     tally.declare(THINGS)
     tally("schema", "lock", "--file", "other.lock")
     tally.declare(SAFE)
@@ -222,14 +222,14 @@ def test_a_diff_may_be_against_any_lock_and_as_json(tally: Tally) -> None:
     assert not tally.lock.exists()
 
 
-def test_a_lock_that_was_edited_by_hand_is_not_current(tally: Tally) -> None:
+def test_an_edited_lock_is_not_up_to_date(tally: Tally) -> None:
     tally("schema", "lock")
     tally.lock.write_text(tally.lock.read_text(encoding="utf-8") + "# mine\n", encoding="utf-8")
     assert tally("schema", "check").exit_code == 3
     assert tally("schema", "diff").exit_code == 0
 
 
-def test_a_damaged_lock_is_an_error_and_stays_as_it_is(tally: Tally) -> None:
+def test_a_damaged_lock_is_an_error_and_is_not_overwritten(tally: Tally) -> None:
     tally.lock.write_text("format = 99", encoding="utf-8")
     for command in ("lock", "check", "diff"):
         refused = tally("schema", command)
@@ -238,13 +238,13 @@ def test_a_damaged_lock_is_an_error_and_stays_as_it_is(tally: Tally) -> None:
     assert tally.lock.read_text(encoding="utf-8") == "format = 99"
 
 
-def test_a_version_that_is_none_is_an_error(tally: Tally) -> None:
+def test_an_invalid_version_is_an_error(tally: Tally) -> None:
     tally.declare(replace(THINGS, version="two"))
     refused = tally("schema", "lock")
     assert (refused.exit_code, "three numbers such as 1.0.0" in refused.stderr) == (1, True)
 
 
-def test_create_makes_the_tables_on_the_configured_engine(tally: Tally) -> None:
+def test_create_creates_the_tables_on_the_configured_engine(tally: Tally) -> None:
     assert tally("schema", "create").stdout.splitlines() == [
         f"{table.name}: created" for table in CATALOGUE.tables()
     ]
@@ -253,7 +253,7 @@ def test_create_makes_the_tables_on_the_configured_engine(tally: Tally) -> None:
     ]
 
 
-def test_create_says_what_stands_in_the_way(tally: Tally) -> None:
+def test_create_reports_errors(tally: Tally) -> None:
     tally.declare(THINGS)
     assert tally("schema", "create").exit_code == 0
     tally.declare(IMPOSSIBLE)
@@ -261,7 +261,7 @@ def test_create_says_what_stands_in_the_way(tally: Tally) -> None:
     assert (refused.exit_code, "things" in refused.stderr) == (1, True)
 
 
-def test_the_documents_for_aws_are_printed_with_the_configured_prefix_or_another(
+def test_exports_use_the_configured_or_the_given_prefix(
     tally: Tally,
 ) -> None:
     template = json.loads(tally("schema", "cloudformation").stdout)
@@ -297,7 +297,7 @@ def test_patterns_are_printed_one_a_line(tally: Tally) -> None:
 
 
 def test_patterns_are_printed_as_json_and_as_markdown(tally: Tally) -> None:
-    """Options may stand before or behind the backend."""
+    """Options may precede or follow the backend."""
     rows = json.loads(tally("patterns", "example", "--json").stdout)
     assert rows == json.loads(tally("patterns", "--json", "example").stdout)
     assert [row["pattern"] for row in rows] == [entry.pattern.name for entry in CATALOGUE.entries()]
@@ -307,7 +307,7 @@ def test_patterns_are_printed_as_json_and_as_markdown(tally: Tally) -> None:
     assert "There are no backends." in tally("patterns", "--markdown").stdout
 
 
-def test_a_backend_that_is_not_there_is_named(tally: Tally) -> None:
+def test_an_unknown_backend_is_reported(tally: Tally) -> None:
     refused = tally("patterns", "cricket")
     assert (refused.exit_code, refused.stderr) == (
         2,
@@ -317,7 +317,7 @@ def test_a_backend_that_is_not_there_is_named(tally: Tally) -> None:
 
 @contextmanager
 def answering(status: int, body: bytes) -> Iterator[str]:
-    """The URL of a server that gives this answer at /patterns."""
+    """Run a server with this response at /patterns; yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -338,7 +338,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
             thread.join()
 
 
-def test_the_figures_of_a_running_server_are_shown(tally: Tally) -> None:
+def test_metrics_of_a_running_server_are_shown(tally: Tally) -> None:
     meters = Meters()
     meters.of(CATALOGUE.entries()[0].pattern).whole.record_call(0.002)
     with answering(200, msgspec.json.encode(pattern_rows(CATALOGUE, meters))) as url:
@@ -351,9 +351,7 @@ def test_the_figures_of_a_running_server_are_shown(tally: Tally) -> None:
 @pytest.mark.parametrize(
     ("status", "body"), [(500, b"[]"), (200, b"<html>"), (200, b'[{"pattern": 1}]')]
 )
-def test_a_server_that_does_not_answer_with_patterns_is_an_error(
-    tally: Tally, status: int, body: bytes
-) -> None:
+def test_a_response_without_patterns_is_an_error(tally: Tally, status: int, body: bytes) -> None:
     with answering(status, body) as url:
         refused = tally("patterns", "--url", url)
     assert (
@@ -362,7 +360,7 @@ def test_a_server_that_does_not_answer_with_patterns_is_an_error(
     ) == (1, True)
 
 
-def test_a_server_that_is_not_there_is_an_error(tally: Tally) -> None:
+def test_an_unreachable_server_is_an_error(tally: Tally) -> None:
     with answering(200, b"[]") as url:
         pass
     refused = tally("patterns", "--url", url)

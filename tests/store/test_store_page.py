@@ -1,4 +1,4 @@
-"""The examples of docs/store.md work as they stand, and the files that the code writes about itself are up to date."""
+"""The examples in docs/store.md run, and generated files are up to date."""
 
 import ast
 import asyncio
@@ -32,7 +32,7 @@ def blocks() -> list[tuple[str, str]]:
 
 
 async def run_python(source: str, names: dict[str, Any]) -> None:
-    """Run a block in which `await` may stand anywhere."""
+    """Run a block with top-level `await`."""
     code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     running = eval(code, names)  # noqa: S307 - our own page
     if inspect.iscoroutine(running):
@@ -40,19 +40,19 @@ async def run_python(source: str, names: dict[str, Any]) -> None:
 
 
 def commands(source: str) -> Iterator[tuple[list[str], str]]:
-    """Each command of a block, and what it should print."""
+    """Yield each command of a block and its expected output."""
     for part in source.split("$ tally ")[1:]:
         command, _, output = part.partition("\n")
         yield command.split(), output
 
 
 def same(printed: str, expected: str) -> bool:
-    """Whether the output is as expected, where a line of dots stands for any lines."""
+    """Compare the output; a line of dots matches any lines."""
     pattern = re.escape(expected).replace(re.escape("...\n"), "(?:.*\n)*")
     return re.fullmatch(pattern, printed) is not None
 
 
-async def test_every_example_of_the_page_works(
+async def test_the_examples_in_the_docs_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -84,16 +84,16 @@ async def test_every_example_of_the_page_works(
     assert ran["console"] >= 5
 
 
-def test_the_page_of_access_patterns_is_what_the_command_prints() -> None:
-    """`tally patterns --markdown > docs/access-patterns.md` Run `tally schema lock."""
+def test_the_access_patterns_page_is_up_to_date() -> None:
+    """To update it, run `tally patterns --markdown > docs/access-patterns.md`."""
     page = (ROOT / "docs" / "access-patterns.md").read_text(encoding="utf-8")
     assert page == patterns_markdown(pattern_rows(CATALOGUE, Meters()))
 
 
-def test_the_schema_lock_is_current() -> None:
-    """`tally schema lock` Run `tally schema lock, if every change may be locked."""
+def test_the_schema_lock_is_up_to_date() -> None:
+    """To update it, run `tally schema lock`."""
     assert (ROOT / "schema.lock").read_text(encoding="utf-8") == render_lock(CATALOGUE.tables())
 
 
-def test_the_repositories_of_the_program_keep_the_rules() -> None:
+def test_the_repositories_have_no_problems() -> None:
     assert find_problems(CATALOGUE) == []

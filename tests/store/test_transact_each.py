@@ -1,4 +1,4 @@
-"""The store's `transact_each`: held to its pattern and bound as everything is, and counted transaction by transaction."""
+"""`Store.transact_each` enforces its pattern and bound, and meters each transaction."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sqli
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Follows that are made many at once."""
+    """Creates many follows per call."""
 
     store: Store
 
@@ -68,7 +68,7 @@ def batches(engine: SqliteEngine) -> Batches:
     return Batches(Store(engine, clock=ManualClock()))
 
 
-async def test_each_is_answered_in_its_place_and_counted(batches: Batches) -> None:
+async def test_results_are_in_order_and_metered(batches: Batches) -> None:
     assert await batches.follow(["ann", "bob"]) == [None, None]
     again, new = await batches.follow(["ann", "cid"])
     assert isinstance(again, TransactionCancelled)
@@ -82,11 +82,11 @@ async def test_each_is_answered_in_its_place_and_counted(batches: Batches) -> No
     assert sum(counted.buckets) == 4
 
 
-async def test_nothing_asked_for_is_nothing_done(batches: Batches) -> None:
+async def test_no_transactions_send_nothing(batches: Batches) -> None:
     assert await batches.follow([]) == []
 
 
-async def test_more_writes_than_the_bound_are_refused_before_the_first(batches: Batches) -> None:
+async def test_more_writes_than_the_bound_are_rejected_before_the_first(batches: Batches) -> None:
     with pytest.raises(BoundExceeded, match="more than 6 items would be written"):
         await batches.follow([f"user-{number}" for number in range(7)])
     assert await batches.follow(["user-0"]) == [None]
@@ -100,7 +100,7 @@ async def test_more_writes_than_the_bound_are_refused_before_the_first(batches: 
         ("elsewhere", "does not declare table"),
     ],
 )
-async def test_what_the_pattern_does_not_declare_is_refused(
+async def test_what_the_pattern_does_not_declare_is_rejected(
     batches: Batches, method: str, why: str
 ) -> None:
     with pytest.raises(AccessViolation, match=why):
@@ -108,7 +108,7 @@ async def test_what_the_pattern_does_not_declare_is_refused(
     assert await batches.follow(["ann"]) == [None]
 
 
-async def test_a_store_that_is_away_is_an_error_of_every_transaction(
+async def test_an_unavailable_store_counts_as_an_error_of_every_transaction(
     engine: SqliteEngine, batches: Batches
 ) -> None:
     await engine.close()

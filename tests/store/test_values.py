@@ -1,4 +1,4 @@
-"""The ten types, their limits and their sizes."""
+"""The ten value types, their limits and their sizes."""
 
 from decimal import Decimal
 from typing import Any
@@ -31,12 +31,12 @@ from tests.store.strategies import items, values
         ({b"a"}, "BS"),
     ],
 )
-def test_each_python_type_stands_for_one_of_the_ten(value: Any, kind: str) -> None:
+def test_each_python_type_maps_to_a_dynamodb_type(value: Any, kind: str) -> None:
     assert type_of(value) == kind
 
 
 @pytest.mark.parametrize("value", [1.5, object(), bytearray(b"x"), 1j, range(3), {"a": 1}.keys()])
-def test_a_python_type_without_a_counterpart_is_refused(value: Any) -> None:
+def test_a_python_type_without_a_counterpart_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidValue, match=type(value).__name__):
         measure_value(value, "field")
 
@@ -54,7 +54,7 @@ def test_a_set_holds_elements_of_one_scalar_type_and_is_never_empty(value: Any, 
         measure_value(value, "field")
 
 
-def test_a_float_is_refused_because_it_would_not_be_exact() -> None:
+def test_a_float_is_rejected_because_it_would_not_be_exact() -> None:
     with pytest.raises(InvalidNumber, match=r"price.*not exact.*0\.1"):
         measure_value(0.1, "price")
 
@@ -73,7 +73,7 @@ def test_a_float_is_refused_because_it_would_not_be_exact() -> None:
         10**125,
     ],
 )
-def test_a_number_of_38_digits_within_the_range_is_taken(number: Any) -> None:
+def test_a_number_of_38_digits_in_range_is_accepted(number: Any) -> None:
     assert 1 <= measure_value(number, "field") <= 21
 
 
@@ -91,7 +91,7 @@ def test_a_number_of_38_digits_within_the_range_is_taken(number: Any) -> None:
         (Decimal("-Infinity"), "not a finite number"),
     ],
 )
-def test_a_number_that_dynamodb_could_not_hold_is_refused(number: Any, words: str) -> None:
+def test_a_number_out_of_range_is_rejected(number: Any, words: str) -> None:
     with pytest.raises(InvalidNumber, match=words):
         measure_value(number, "field")
 
@@ -133,7 +133,7 @@ def test_a_number_that_dynamodb_could_not_hold_is_refused(number: Any, words: st
 def test_a_number_costs_one_byte_and_one_for_each_two_digits_on_a_side_of_the_point(
     number: str, size: int
 ) -> None:
-    """The figures were measured at the edge of a read unit."""
+    """The sizes were measured at the boundary of a read unit."""
     assert measure_value(Decimal(number), "field") == size
     if Decimal(number) == int(Decimal(number)):
         assert measure_value(int(Decimal(number)), "field") == size
@@ -175,7 +175,7 @@ def test_an_item_of_exactly_400_kb_fits_and_one_byte_more_does_not() -> None:
 
 
 def nested(levels: int, kind: str) -> Any:
-    """A value of so many levels, the innermost a string."""
+    """A value with this many levels; the innermost is a string."""
     value: Any = "leaf"
     for _ in range(levels - 1):
         value = [value] if kind == "list" else {"n": value}
@@ -189,7 +189,7 @@ def test_a_value_has_at_most_32_levels_counting_the_innermost(kind: str) -> None
         measure_value(nested(33, kind), "field")
 
 
-def test_a_string_that_is_no_unicode_is_refused() -> None:
+def test_an_invalid_unicode_string_is_rejected() -> None:
     with pytest.raises(InvalidValue, match=r"field.*Unicode"):
         measure_value("\ud800", "field")
 

@@ -25,45 +25,42 @@ Specification: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Call(Struct, frozen=True):
-    """What a client asked, when, and what it was told, when.
+    """A client's call with its start, end, arguments and result.
 
-    A `look` is a read or a refused write: it changed nothing.
+    A `read_only` call is a read or a rejected write.
     """
 
     asked: float
     answered: float
     operation: Any
     answer: Any = None
-    look: bool = False
+    read_only: bool = False
 
 
-class _Done(NamedTuple):
-    """A set of calls: all before `first`, and of those from there on the ones whose bit is set.
-
-    So it stays small.
-    """
+class _CallSet(NamedTuple):
+    """A compact set of calls: all before `first`, and later ones by bit."""
 
     first: int = 0
     beyond: int = 0
 
-    def with_call(self, position: int) -> "_Done":
+    def with_call(self, position: int) -> "_CallSet":
         first, beyond = self.first, self.beyond | 1 << (position - self.first)
         passed = (~beyond & (beyond + 1)).bit_length() - 1
-        return _Done(first + passed, beyond >> passed)
+        return _CallSet(first + passed, beyond >> passed)
 
 
 class _Move(NamedTuple):
-    done: _Done
+    done: _CallSet
     state: Any
     call: Call | None
 
 
-def linearise(calls: Iterable[Call], start: Any, specification: Specification) -> list[Call] | None:
-    """An order that explains the history, or None where there is none."""
+def linearize(calls: Iterable[Call], start: Any, specification: Specification) -> list[Call] | None:
+    """Return an order that explains the history, or None."""
     search = _Search(calls, specification)
-    move: _Move | None = _Move(_Done(), start, None)
+    move: _Move | None = _Move(_CallSet(), start, None)
     trail: list[tuple[_Move, Iterator[_Move]]] = []
-    seen: set[tuple[_Done, Any]] = set()
+    seen: set[tuple[_CallSet, Any]] = set()
     while True:
         if move is None:
             if not trail:
@@ -82,7 +79,7 @@ def linearise(calls: Iterable[Call], start: Any, specification: Specification) -
 
 
 class _Search:
-    """The calls by the time they were asked."""
+    """The calls by start time."""
 
     def __init__(self, calls: Iterable[Call], specification: Specification) -> None:
         self._calls = sorted(calls, key=lambda call: call.asked)
@@ -92,16 +89,16 @@ class _Search:
             default=-1,
         )
 
-    def explained(self, done: _Done) -> bool:
-        """Whether all calls that were answered have their place."""
+    def explained(self, done: _CallSet) -> bool:
+        """Whether all completed calls have a position."""
         return all(
             self._calls[position].answered == NEVER
             for position in self._open(done)
             if position <= self._last
         )
 
-    def moves(self, done: _Done, state: Any) -> Iterator[_Move]:
-        """The calls that may come next, with what they lead to; just one if that one is a mere look."""
+    def moves(self, done: _CallSet, state: Any) -> Iterator[_Move]:
+        """The possible next calls and their states; only one if it is read-only."""
         moves = []
         for position in self._possible(done):
             call = self._calls[position]
@@ -109,19 +106,19 @@ class _Search:
             if call.answered != NEVER and answer != call.answer:
                 continue
             move = _Move(done.with_call(position), after, call)
-            if call.look:
+            if call.read_only:
                 return iter((move,))
             moves.append(move)
         return iter(moves)
 
-    def _open(self, done: _Done) -> Iterator[int]:
+    def _open(self, done: _CallSet) -> Iterator[int]:
         return (
             place
             for place in range(done.first, len(self._calls))
             if not done.beyond >> (place - done.first) & 1
         )
 
-    def _possible(self, done: _Done) -> Iterator[int]:
+    def _possible(self, done: _CallSet) -> Iterator[int]:
         first_answer = NEVER
         for position in self._open(done):
             call = self._calls[position]

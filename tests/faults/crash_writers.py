@@ -1,6 +1,6 @@
 """A child that writes as hard as it can, in every way there is, until somebody kills it.
 
-python -m tests.faults.writers DIRECTORY, then one line on its input: how far each writer came
+python -m tests.faults.crash_writers DIRECTORY, then one line on its input: how far each writer came
 before, `{"name": [did, tried]}`. With `idle` behind the directory there are no writers, and nothing
 happens but what is commanded.
 
@@ -20,24 +20,24 @@ import msgspec
 from tally.store.api import BatchWrite, Delete, Get, Put
 from tally.store.errors import StoreUnavailable, TransactionCancelled
 from tally.store.sqlite import SqliteEngine, open_sqlite
-from tests.faults import steps
-from tests.faults.children import say
-from tests.faults.steps import EVENTS, READINGS, READINGS_LATER
+from tests.faults import crash_steps
+from tests.faults.child_process import say
+from tests.faults.crash_steps import EVENTS, READINGS, READINGS_LATER
 
 Progress = dict[str, tuple[int, int]]
 Writer = Callable[[SqliteEngine, str, int, int], Coroutine[Any, Any, None]]
 
 
 async def write_single(engine: SqliteEngine, name: str, did: int, tried: int) -> None:
-    """One item, one step after the other."""
+    """Write one item step by step."""
     number = did
-    if did != tried and await _stored(engine, name) == steps.single_state(name, tried):
+    if did != tried and await _stored(engine, name) == crash_steps.single_state(name, tried):
         number = tried
         say(f"did {name} {number}")
     while True:
         number += 1
         say(f"try {name} {number}")
-        step = steps.single_step(name, number)
+        step = crash_steps.single_step(name, number)
         if isinstance(step, Put):
             await engine.put(step)
         elif isinstance(step, Delete):
@@ -48,35 +48,37 @@ async def write_single(engine: SqliteEngine, name: str, did: int, tried: int) ->
 
 
 async def _stored(engine: SqliteEngine, name: str) -> Any:
-    return (await engine.get(Get(READINGS, steps.single_key(name)))).item
+    return (await engine.get(Get(READINGS, crash_steps.single_key(name)))).item
 
 
 async def write_batches(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
-    """Several items in each request."""
+    """Write several items per request."""
     number = tried
     while True:
         number += 1
         say(f"try {name} {number}")
         states = {
-            position: steps.batch_state(name, position, number)
-            for position in range(steps.BATCH_KEYS)
+            position: crash_steps.batch_state(name, position, number)
+            for position in range(crash_steps.BATCH_KEYS)
         }
         puts = tuple(item for item in states.values() if item is not None)
         deletes = tuple(
-            steps.batch_key(name, position) for position, item in states.items() if item is None
+            crash_steps.batch_key(name, position)
+            for position, item in states.items()
+            if item is None
         )
         await engine.batch_write(BatchWrite(READINGS, puts, deletes))
         say(f"did {name} {number}")
 
 
 async def transfer(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
-    """Transactions over accounts that all such writers share."""
+    """Run transactions on accounts that all such writers share."""
     number = tried
     while True:
         number += 1
         say(f"try {name} {number}")
         try:
-            await engine.transact(steps.transfer_transaction(name, number))
+            await engine.transact(crash_steps.transfer_transaction(name, number))
         except TransactionCancelled:
             say(f"refused {name} {number}")
         else:
@@ -84,11 +86,11 @@ async def transfer(engine: SqliteEngine, name: str, _did: int, tried: int) -> No
 
 
 async def count_with_tokens(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
-    """Each transaction is sent three times, two of them at once; the last one before a crash is sent again after it."""
+    """Send each transaction three times, two concurrently; repeat the last one after a crash."""
     number = max(1, tried)
     while True:
         say(f"try {name} {number}")
-        transaction = steps.token_transaction(name, number)
+        transaction = crash_steps.token_transaction(name, number)
         await asyncio.gather(engine.transact(transaction), engine.transact(transaction))
         say(f"did {name} {number}")
         await engine.transact(transaction)
@@ -96,12 +98,12 @@ async def count_with_tokens(engine: SqliteEngine, name: str, _did: int, tried: i
 
 
 async def put_pairs(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
-    """Many transactions in one request, each on its own; the one in the middle is refused."""
+    """Send many independent transactions per request; the middle one is rejected."""
     number = tried
     while True:
         number += 1
         say(f"try {name} {number}")
-        ends = await engine.transact_each(steps.pair_transactions(name, number))
+        ends = await engine.transact_each(crash_steps.pair_transactions(name, number))
         refused = [
             position for position, end in enumerate(ends) if isinstance(end, TransactionCancelled)
         ]
@@ -109,37 +111,37 @@ async def put_pairs(engine: SqliteEngine, name: str, _did: int, tried: int) -> N
 
 
 class Events:
-    """One writer of items that expire, and the sweeper that follows it."""
+    """A writer of items that expire, and its sweeper."""
 
     def __init__(self) -> None:
         self.written = 0
 
     async def write(self, engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
-        """Items that expire one second after the other."""
+        """Put items that expire one second apart."""
         number = self.written = tried
         while True:
             number += 1
             say(f"try {name} {number}")
-            await engine.put(Put(EVENTS, steps.event(number)))
+            await engine.put(Put(EVENTS, crash_steps.event(number)))
             self.written = number
             say(f"did {name} {number}")
 
     async def sweep(self, engine: SqliteEngine, name: str, did: int, _tried: int) -> None:
-        """Let time pass up to a little behind the newest event."""
+        """Advance the time to shortly before the newest event."""
         passed = did
         while True:
             passed = max(passed, self.written - 20)
             say(f"try {name} {passed}")
             while (
-                await engine.sweep(EVENTS, steps.LATER + passed, steps.SWEEP_LIMIT)
-                == steps.SWEEP_LIMIT
+                await engine.sweep(EVENTS, crash_steps.LATER + passed, crash_steps.SWEEP_LIMIT)
+                == crash_steps.SWEEP_LIMIT
             ):
                 pass
             say(f"did {name} {passed}")
 
 
-async def obey(engine: SqliteEngine, commands: asyncio.StreamReader) -> None:
-    """Do as told until the input ends."""
+async def run_commands(engine: SqliteEngine, commands: asyncio.StreamReader) -> None:
+    """Execute commands until the input ends."""
     while command := (await commands.readline()).decode().strip():
         say(f"begin {command}")
         if command == "close":
@@ -152,7 +154,7 @@ async def obey(engine: SqliteEngine, commands: asyncio.StreamReader) -> None:
 async def write_until_closed(
     writer: Writer, engine: SqliteEngine, name: str, progress: Progress
 ) -> None:
-    """A writer's life: it ends when the store is closed under it."""
+    """Run a writer until the store is closed."""
     try:
         await writer(engine, name, *progress.get(name, (0, 0)))
     except StoreUnavailable as end:
@@ -168,26 +170,26 @@ async def main(directory: Path, *, idle: bool) -> None:
     if idle:
         async with open_sqlite(directory) as engine:
             say("open")
-            await obey(engine, commands)
+            await run_commands(engine, commands)
         return
     progress = msgspec.json.decode(await commands.readline(), type=Progress)
     events = Events()
     writers: dict[str, Writer] = {
-        **{f"single-{number}": write_single for number in range(steps.SINGLES)},
-        **{f"batch-{number}": write_batches for number in range(steps.BATCHES)},
-        **{f"transfer-{number}": transfer for number in range(steps.TRANSFERS)},
-        **{f"token-{number}": count_with_tokens for number in range(steps.TOKENS)},
-        **{f"pair-{number}": put_pairs for number in range(steps.PAIRS)},
+        **{f"single-{number}": write_single for number in range(crash_steps.SINGLES)},
+        **{f"batch-{number}": write_batches for number in range(crash_steps.BATCHES)},
+        **{f"transfer-{number}": transfer for number in range(crash_steps.TRANSFERS)},
+        **{f"token-{number}": count_with_tokens for number in range(crash_steps.TOKENS)},
+        **{f"pair-{number}": put_pairs for number in range(crash_steps.PAIRS)},
         "event": events.write,
         "sweep": events.sweep,
     }
-    async with open_sqlite(directory, clock=lambda: float(steps.LATER)) as engine:
+    async with open_sqlite(directory, clock=lambda: float(crash_steps.LATER)) as engine:
         say("open")
         tasks = [
             asyncio.ensure_future(write_until_closed(each, engine, name, progress))
             for name, each in writers.items()
         ]
-        told = asyncio.ensure_future(obey(engine, commands))
+        told = asyncio.ensure_future(run_commands(engine, commands))
         await asyncio.wait([told, *tasks], return_when=asyncio.FIRST_EXCEPTION)
         for task in (told, *tasks):
             task.result()

@@ -1,8 +1,8 @@
-"""Runs one operation on two engines and says where their answers differ.
+"""Runs an operation on two engines and compares the results.
 
-An answer is put into a plain form first, in which equal values are equal and no order matters that
-DynamoDB does not promise: a scan and a batch are sets, and so are items with one sort key in an
-index. Of an error, its family counts, and of a cancelled transaction the reasons.
+Results are normalized first: equal values are equal, and only guaranteed orders matter. A scan and a
+batch are sets, and so are items with equal sort keys in an index. Errors are compared by family,
+cancelled transactions by their reasons.
 """
 
 import asyncio
@@ -41,36 +41,36 @@ UNTOLD: tuple[Any, ...] = (None, "NONE", ())
 _EXACT = Context(prec=MAX_DIGITS)
 
 
-def plain(value: Any) -> Plain:
-    """A value as text that is the same for equal values, and different for any two others: 1 and True, 1 and "1"."""
+def normalize(value: Any) -> Plain:
+    """Convert a value to text that is equal exactly for equal values; 1, True and "1" differ."""
     if isinstance(value, dict):
         return (
             "{"
-            + ", ".join(f"{name!r}: {plain(each)}" for name, each in sorted(value.items()))
+            + ", ".join(f"{name!r}: {normalize(each)}" for name, each in sorted(value.items()))
             + "}"
         )
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(plain, value)) + "]"
+        return "[" + ", ".join(map(normalize, value)) + "]"
     if isinstance(value, set | frozenset):
-        return "{" + ", ".join(sorted(map(plain, value))) + "}"
+        return "{" + ", ".join(sorted(map(normalize, value))) + "}"
     if type_of(value) == "N":
         return f"{_EXACT.normalize(Decimal(value)):f}"
     return repr(value)
 
 
-def bag(items: list[Item]) -> Plain:
-    """Items without an order."""
-    return sorted(Counter(map(plain, items)).items())
+def unordered(items: list[Item]) -> Plain:
+    """Normalize items without an order."""
+    return sorted(Counter(map(normalize, items)).items())
 
 
-async def answer(engine: Engine, operation: Operation) -> Plain:
-    """What an engine makes of an operation."""
+async def normalized_result(engine: Engine, operation: Operation) -> Plain:
+    """Run an operation and normalize its result or error."""
     try:
         return await _run(engine, operation)
     except ConditionFailed:
         return "condition failed"
     except TransactionCancelled as refusal:
-        return "cancelled", [(reason.code, plain(reason.item)) for reason in refusal.reasons]
+        return "cancelled", [(reason.code, normalize(reason.item)) for reason in refusal.reasons]
     except InvalidRequest:
         return "invalid"
 
@@ -79,11 +79,11 @@ async def _run(engine: Engine, operation: Operation) -> Plain:
     if isinstance(operation, Query | Scan):
         return _pages(operation, await all_pages(engine, operation))
     if isinstance(operation, Get):
-        return plain((await engine.get(operation)).item)
+        return normalize((await engine.get(operation)).item)
     if isinstance(operation, BatchGet):
-        return bag((await engine.batch_get(operation)).items)
+        return unordered((await engine.batch_get(operation)).items)
     if isinstance(operation, TransactionGet):
-        return plain((await engine.transact_get(operation)).items)
+        return normalize((await engine.transact_get(operation)).items)
     if isinstance(operation, BatchWrite):
         return "written", (await engine.batch_write(operation)).unprocessed
     if isinstance(operation, Transaction):
@@ -104,12 +104,12 @@ async def _write(engine: Engine, operation: Put | Update | Delete) -> Plain:
             # DynamoDB Local returns whole attributes where the service returns the parts that
             # changed.
             shown = project(written.item, [action.path for action in operation.actions])
-            return plain(shown or None), _cost(operation.table, written.capacity)
-    return plain(written.item), _cost(operation.table, written.capacity)
+            return normalize(shown or None), _write_cost(operation.table, written.capacity)
+    return normalize(written.item), _write_cost(operation.table, written.capacity)
 
 
-def _cost(table: Table, capacity: Capacity) -> Capacity | None:
-    """What a write cost; not where the jar counts an index that an item had half a key of before and the other half after."""
+def _write_cost(table: Table, capacity: Capacity) -> Capacity | None:
+    """The cost of a write, or None where the jar bills an index for two halves of a key."""
     halves = any(
         not index.local and index.sort not in (None, *table.key) for index in table.by_name.values()
     )
@@ -117,38 +117,42 @@ def _cost(table: Table, capacity: Capacity) -> Capacity | None:
 
 
 def _pages(operation: Query | Scan, pages: list[Page]) -> Plain:
-    """Pages in plain form; a last one without items is left out, since the jar sees at times that none can follow."""
+    """Normalize pages; an empty last page is omitted, because the jar sometimes omits it."""
     counts = [page.scanned for page in pages if page.scanned]
     items = [item for page in pages for item in page.items]
     if isinstance(operation, Scan):
-        return sum(counts), bag(items)
+        return sum(counts), unordered(items)
     if operation.index is None:
-        return [(plain(page.items), page.scanned) for page in pages if page.scanned]
+        return [(normalize(page.items), page.scanned) for page in pages if page.scanned]
     sort = operation.table.index(operation.index).sort
     order = (
-        [plain(item[sort.name]) for item in items] if sort and not operation.projection else None
+        [normalize(item[sort.name]) for item in items]
+        if sort and not operation.projection
+        else None
     )
-    return counts, bag(items), order
+    return counts, unordered(items), order
 
 
-def told(operation: Any) -> str:
-    """An operation without its table and without what was left at its default, to be read by a person."""
+def describe(operation: Any) -> str:
+    """Format an operation for people, without its table and its defaults."""
     if not isinstance(operation, Struct):
         return repr(operation)
     fields = {
         name: getattr(operation, name) for name in operation.__struct_fields__ if name != "table"
     }
     if isinstance(operation, Transaction | TransactionGet):
-        return f"{type(operation).__name__}{[told(part) for part in next(iter(fields.values()))]}"
+        return (
+            f"{type(operation).__name__}{[describe(part) for part in next(iter(fields.values()))]}"
+        )
     return f"{type(operation).__name__}({', '.join(f'{name}={each!r}' for name, each in fields.items() if each not in UNTOLD)})"
 
 
 class Contents:
-    """All that stands in a table and in each of its indexes."""
+    """The items of a table and of each of its indexes."""
 
     def __init__(self, items: dict[str | None, list[Item]]) -> None:
         self.items = items[None]
-        self.plain = {source: bag(found) for source, found in items.items()}
+        self.normalized = {source: unordered(found) for source, found in items.items()}
 
 
 async def contents(engine: Engine, table: Table) -> Contents:

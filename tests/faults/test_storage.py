@@ -1,4 +1,4 @@
-"""A data directory that cannot hold the store is told so in one clear error, and what is there already is left alone."""
+"""An unusable data directory causes one clear error, and existing files are not changed."""
 
 import asyncio
 import os
@@ -23,9 +23,9 @@ from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.sqlite.files import FILE_NAME, FORMAT_VERSION
 from tests.faults.audit import audit
-from tests.faults.children import started
-from tests.faults.ground import Report, outcome
-from tests.faults.steps import LATER, READINGS, single_key, single_state
+from tests.faults.child_process import started
+from tests.faults.crash_steps import LATER, READINGS, single_key, single_state
+from tests.faults.storage_limits import Report, outcome
 from tests.needs import need_program, skip_or_fail
 
 NOTES = Table("notes", partition=S("id"))
@@ -44,7 +44,7 @@ async def read_first(directory: Path) -> object:
 
 
 def foreign_without_an_id(database: Path) -> None:
-    """What nearly every program makes: a database that does not say whose it is."""
+    """A typical database of another program, without an application id."""
     connection = sqlite3.connect(database)
     connection.execute("CREATE TABLE bookmarks (url TEXT)")
     connection.commit()
@@ -82,7 +82,7 @@ def folder(database: Path) -> None:
     "make",
     [foreign_without_an_id, foreign_with_an_id, foreign_with_a_version, garbage, text, folder],
 )
-async def test_what_is_not_ours_is_refused_and_left_alone(
+async def test_what_is_not_ours_is_rejected_and_left_alone(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     database = tmp_path / FILE_NAME
@@ -102,7 +102,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-async def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_a_newer_format_is_rejected_and_left_alone(tmp_path: Path) -> None:
     await write_first(tmp_path)
     connection = apsw.Connection(str(tmp_path / FILE_NAME))
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
@@ -114,8 +114,8 @@ async def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert _contents(tmp_path) == before
 
 
-async def test_a_damaged_database_is_told_from_a_missing_one(tmp_path: Path) -> None:
-    """Its first pages are overwritten: the answer is an error, neither wrong items nor an empty store."""
+async def test_a_damaged_database_is_an_error_not_an_empty_store(tmp_path: Path) -> None:
+    """The first pages are overwritten: reading raises an error."""
     await write_first(tmp_path)
     database = tmp_path / FILE_NAME
     whole = database.read_bytes()
@@ -125,10 +125,10 @@ async def test_a_damaged_database_is_told_from_a_missing_one(tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-async def test_damage_anywhere_ends_in_an_answer_or_in_an_error_of_the_store(
+async def test_random_damage_causes_only_store_errors(
     tmp_path: Path,
 ) -> None:
-    """Bytes of a database are changed at random: whatever the damage meets, no other error than the store's own comes out."""
+    """Random bytes are changed: operations succeed or raise errors of the store."""
     whole, chance = tmp_path / "whole", random.Random()
     async with open_sqlite(whole) as engine:
         await engine.ensure_table(READINGS)
@@ -156,7 +156,7 @@ async def test_damage_anywhere_ends_in_an_answer_or_in_an_error_of_the_store(
 
 
 async def use_damaged(directory: Path) -> list[str]:
-    """How each of some operations ends; an error that is not the store's fails the test."""
+    """Run some operations and return their outcomes; fail on errors that are not the store's."""
     calls: list[Callable[[SqliteEngine], Awaitable[object]]] = [
         lambda engine: engine.list_tables(),
         lambda engine: engine.scan(Scan(READINGS)),
@@ -173,8 +173,8 @@ async def use_damaged(directory: Path) -> list[str]:
         return [type(error).__name__]
 
 
-async def test_a_log_that_belongs_to_nothing_is_ignored(tmp_path: Path) -> None:
-    """Garbage in place of the write-ahead log costs nothing that is in the database."""
+async def test_an_invalid_write_ahead_log_is_ignored(tmp_path: Path) -> None:
+    """Garbage in the write-ahead log does not affect the database."""
     await write_first(tmp_path)
     (tmp_path / f"{FILE_NAME}-wal").write_bytes(struct.pack(">I", 0x377F0682) + os.urandom(50_000))
     assert await read_first(tmp_path) == FIRST
@@ -187,7 +187,7 @@ async def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
     assert await read_first(tmp_path) == FIRST
 
 
-async def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+async def test_a_file_in_place_of_the_directory_is_rejected(tmp_path: Path) -> None:
     place = tmp_path / "data"
     place.write_text("a file")
     for directory in (place, place / "below"):
@@ -208,7 +208,7 @@ def readable_only(path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that everybody may enter and write; pytest's own are closed to others."""
+    """A directory that all users may write; pytest's are private."""
     with tempfile.TemporaryDirectory() as outer:
         Path(outer).chmod(0o755)
         directory = Path(outer) / "data"
@@ -218,11 +218,11 @@ def place() -> Iterator[Path]:
 
 
 async def open_as_nobody(directory: Path) -> str:
-    async with started("ground", "open", str(directory)) as child:
+    async with started("storage_limits", "open", str(directory)) as child:
         return await child.line()
 
 
-async def test_a_directory_that_cannot_be_written_is_refused(place: Path) -> None:
+async def test_a_directory_that_cannot_be_written_is_rejected(place: Path) -> None:
     with readable_only(place):
         assert (await open_as_nobody(place)).startswith(
             f"StorageUnwritable: the data directory {place} is not writable"
@@ -234,20 +234,20 @@ async def test_a_directory_that_cannot_be_written_is_refused(place: Path) -> Non
     assert _contents(place) == {}
 
 
-async def test_a_database_that_cannot_be_written_is_refused(place: Path) -> None:
-    """Refused by a process that may write the directory but not the file, and unharmed for its owner."""
+async def test_a_database_that_cannot_be_written_is_rejected(place: Path) -> None:
+    """The process may write the directory but not the file; the file remains intact."""
     await write_first(place)
     with readable_only(place / FILE_NAME):
         assert (await open_as_nobody(place)).startswith("StorageUnwritable: ")
     assert await read_first(place) == FIRST
 
 
-async def test_the_same_directory_with_rights_is_opened(place: Path) -> None:
-    """The proof that the child without rights can open what it has rights to."""
+async def test_a_permitted_directory_can_be_opened(place: Path) -> None:
+    """Proves that the unprivileged child can open a directory in general."""
     assert await open_as_nobody(place) == "opened"
 
 
-async def test_a_vanished_directory_takes_no_more_writes(tmp_path: Path) -> None:
+async def test_a_deleted_directory_is_not_written(tmp_path: Path) -> None:
     """A write to a deleted file would be acknowledged and lost."""
     directory = tmp_path / "data"
     async with open_sqlite(directory) as engine:
@@ -259,8 +259,8 @@ async def test_a_vanished_directory_takes_no_more_writes(tmp_path: Path) -> None
             await engine.ping()
 
 
-async def test_a_replaced_directory_is_left_to_its_new_owner(tmp_path: Path) -> None:
-    """The first store refuses to write, and its closing does not touch the second one's files."""
+async def test_a_replaced_directory_is_not_written(tmp_path: Path) -> None:
+    """The first store rejects writes, and closing it does not touch the new files."""
     directory = tmp_path / "data"
     async with open_sqlite(directory) as first:
         await first.create_table(NOTES)
@@ -278,7 +278,7 @@ async def test_a_replaced_directory_is_left_to_its_new_owner(tmp_path: Path) -> 
 
 
 def check_verdict(report: Report) -> None:
-    """No room was told as such, nothing acknowledged was lost, nothing refused was stored, and with room all went on."""
+    """Check that no acknowledged write is lost, no rejected write is stored, and writing resumes."""
     assert report.acknowledged > 100
     assert set(report.refused) == {"StorageFull"}
     refused = dict.fromkeys(("put", "update", "transaction", "ensure"), "StorageFull")
@@ -289,7 +289,7 @@ def check_verdict(report: Report) -> None:
 
 
 def need_mounts(place: Path) -> tuple[str, ...]:
-    """What to put before a command so that it can mount something, in a namespace that ends with it."""
+    """Return a command prefix that permits mounting in a private namespace."""
     alone = (str(need_program("unshare", "util-linux")), "--map-root-user", "--mount")
     tried = subprocess.run(
         [*alone, "mount", "-t", "tmpfs", "tally-test", place],
@@ -302,14 +302,14 @@ def need_mounts(place: Path) -> tuple[str, ...]:
     return alone
 
 
-async def test_a_full_disk_loses_nothing_and_is_told_apart(tmp_path: Path) -> None:
-    """On a real file system of a few megabytes, filled up, and freed again."""
+async def test_a_full_disk_loses_nothing_and_raises_storage_full(tmp_path: Path) -> None:
+    """Uses a real file system of a few megabytes, filled and freed again."""
     async with started(
-        "ground", "full", str(tmp_path), "mount", before=need_mounts(tmp_path)
+        "storage_limits", "full", str(tmp_path), "mount", before=need_mounts(tmp_path)
     ) as child:
         check_verdict(msgspec.json.decode(await child.line(), type=Report))
 
 
 async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
-    async with started("ground", "full", str(tmp_path), "limit") as child:
+    async with started("storage_limits", "full", str(tmp_path), "limit") as child:
         check_verdict(msgspec.json.decode(await child.line(), type=Report))

@@ -1,10 +1,9 @@
-"""A service on a real socket that answers as it is told, and remembers what it was sent.
+"""A fake DynamoDB service on a real socket that sends given replies and records requests.
 
-    async with misbehaving() as service:
-        service.replies += [throttled(), closed, answer({"Item": {}})]
+    async with fake_dynamodb() as service:
+        service.replies += [throttled(), closed, response({"Item": {}})]
 
-One reply is used up by each request, in order; a request without one is answered with an empty
-object.
+Each request consumes one reply, in order; without one, it gets an empty object.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ Reply: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ReceivedRequest:
     """One request as it arrived."""
 
     operation: str
@@ -31,30 +30,30 @@ class Sent:
 
 @dataclass(slots=True)
 class Service:
-    """Where the service is, what it was sent, and what it will answer."""
+    """The service: its address, the requests it received, and its next replies."""
 
     url: str = ""
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[ReceivedRequest] = field(default_factory=list)
     replies: deque[Reply] = field(default_factory=deque)
 
-    def forget(self) -> None:
-        """Start anew."""
+    def reset_state(self) -> None:
+        """Clear requests and replies."""
         self.sent.clear()
         self.replies.clear()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection, which is kept open between them."""
+        """Reply to the requests of one keep-alive connection."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 self.sent.append(await _read(reader))
-                reply = self.replies.popleft() if self.replies else answer({})
+                reply = self.replies.popleft() if self.replies else response({})
                 await reply(writer)
         writer.close()
 
 
 @contextlib.asynccontextmanager
-async def misbehaving(port: int = 0) -> AsyncIterator[Service]:
-    """A service on a free port of the loopback."""
+async def fake_dynamodb(port: int = 0) -> AsyncIterator[Service]:
+    """Run the service on a free port."""
     service = Service()
     server = await asyncio.start_server(service.serve, "127.0.0.1", port)
     service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -64,36 +63,36 @@ async def misbehaving(port: int = 0) -> AsyncIterator[Service]:
         server.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> Sent:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     headers = {
         name.lower(): value
         for name, _, value in (line.partition(": ") for line in head.split("\r\n"))
     }
     body = await reader.readexactly(int(headers["content-length"]))
-    return Sent(headers["x-amz-target"].rpartition(".")[2], json.loads(body))
+    return ReceivedRequest(headers["x-amz-target"].rpartition(".")[2], json.loads(body))
 
 
-def answer(body: dict[str, Any], status: int = 200) -> Reply:
-    """A whole answer."""
+def response(body: dict[str, Any], status: int = 200) -> Reply:
+    """A complete response."""
     return _whole(json.dumps(body).encode(), status)
 
 
 def refusal(code: str, message: str = "", status: int = 400, **fields: Any) -> Reply:
-    """An error as DynamoDB words it."""
+    """An error response in DynamoDB's format."""
     name = f"com.amazonaws.dynamodb.v20120810#{code}"
-    return answer({"__type": name, "message": message, **fields}, status)
+    return response({"__type": name, "message": message, **fields}, status)
 
 
 def throttled() -> Reply:
-    """The request to slow down."""
+    """A throttling error."""
     return refusal(
         "ProvisionedThroughputExceededException", "The level of configured throughput was exceeded"
     )
 
 
 def cancelled(*codes: str, **fields: Any) -> Reply:
-    """A transaction that was not applied, with one reason for each item."""
+    """A cancelled transaction with one reason per item."""
     reasons = [
         {"Code": code} if code == "None" else {"Code": code, "Message": code.lower(), **fields}
         for code in codes
@@ -107,17 +106,17 @@ def cancelled(*codes: str, **fields: Any) -> Reply:
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
-    """No answer: the connection ends."""
+    """No response: the connection closes."""
     writer.close()
 
 
 async def reset(writer: asyncio.StreamWriter) -> None:
-    """No answer: the connection is reset."""
+    """No response: the connection is reset."""
     writer.transport.abort()
 
 
 async def cut_off(writer: asyncio.StreamWriter) -> None:
-    """The first half of an answer."""
+    """The first half of a response."""
     whole = _bytes(b'{"Attributes": {"count": {"N": "1"}}}', 200)
     writer.write(whole[: len(whole) - 10])
     await writer.drain()
@@ -125,26 +124,26 @@ async def cut_off(writer: asyncio.StreamWriter) -> None:
 
 
 async def damaged(writer: asyncio.StreamWriter) -> None:
-    """A whole answer that is not what was sent."""
+    """A complete response with a wrong checksum."""
     writer.write(_bytes(b'{"Item": {"id": {"S": "another"}}}', 200, checksum=1))
 
 
 async def silence(writer: asyncio.StreamWriter) -> None:
-    """No answer, and the connection stays."""
+    """No response, and the connection stays open."""
 
 
 async def broken(writer: asyncio.StreamWriter) -> None:
-    """A failure in the middle of the service."""
+    """An internal error of the service."""
     await refusal("InternalServerError", "The request could not be completed", 500)(writer)
 
 
 async def gateway(writer: asyncio.StreamWriter) -> None:
-    """A failure in front of the service, in no words of its own."""
+    """An error of a gateway, not in DynamoDB's format."""
     writer.write(_bytes(b"<html>Bad Gateway</html>", 502))
 
 
 async def impostor(writer: asyncio.StreamWriter) -> None:
-    """The page of a proxy that thinks all is well."""
+    """A proxy's page with status 200."""
     page = b"<html>Welcome</html>"
     writer.write(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s"
@@ -165,10 +164,10 @@ def _bytes(body: bytes, status: int, checksum: int | None = None) -> bytes:
     return head.encode() + b"\r\n\r\n" + body
 
 
-class HurriedClock(Clock):
-    """A clock on which every pause is over at once, and is remembered.
+class InstantClock(Clock):
+    """A clock whose sleeps return immediately and are recorded.
 
-    `at_pause` is called before each one.
+    `at_pause` is called before each.
     """
 
     def __init__(self, at_pause: Callable[[], Awaitable[None]] | None = None) -> None:

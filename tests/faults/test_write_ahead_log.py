@@ -1,4 +1,4 @@
-"""The write-ahead log stays short, and keeping it short stops neither readers nor writers."""
+"""The write-ahead log stays short without blocking readers or writers."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ from tally.store.api import Get, Put, Scan
 from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, checkpoint, open_sqlite
 from tests.faults.audit import audit
-from tests.faults.children import started
+from tests.faults.child_process import started
 
 NOTES = Table("notes", partition=S("id"))
 PAGE = 4096
@@ -24,7 +24,7 @@ TEXTS = itertools.count()
 
 @pytest.fixture(autouse=True)
 def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same rules at a twentieth of the size, so that a test need not write gigabytes."""
+    """Reduce the limits to a twentieth, so that a test need not write gigabytes."""
     monkeypatch.setattr(checkpoint, "_CHECKPOINT_PAGES", CHECKPOINT_PAGES)
     monkeypatch.setattr(checkpoint, "_RESTART_PAGES", RESTART_PAGES)
     monkeypatch.setattr(checkpoint, "_MAX_REMAINING_PAGES", MAX_REMAINING_PAGES)
@@ -42,7 +42,7 @@ def log_size(engine: SqliteEngine) -> int:
 
 
 async def write(engine: SqliteEngine, count: int) -> float:
-    """Write large items, four at once, without a pause; the longest that one of them took."""
+    """Write large items, four concurrently, and return the longest duration."""
     longest = 0.0
     numbers = iter(range(count))
 
@@ -65,7 +65,7 @@ async def write(engine: SqliteEngine, count: int) -> float:
 async def test_the_log_stays_short_under_steady_writes(
     engine: SqliteEngine, little: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten times its limit is written, and it never grows past twice the limit and one group of writes."""
+    """It never exceeds twice the limit plus one group, while ten times the limit is written."""
     monkeypatch.setattr(checkpoint, "_MAX_REMAINING_PAGES", little)
     largest = 0
     for _ in range(10):
@@ -95,17 +95,17 @@ async def test_closing_beside_another_store_leaves_an_empty_log(
         assert (await engine.scan(Scan(NOTES))).scanned > 0
 
 
-async def test_a_reader_who_stays_in_one_moment_costs_the_writers_little(
+async def test_a_long_read_transaction_does_not_block_writers(
     engine: SqliteEngine,
 ) -> None:
-    """A back-up keeps the log from starting anew: it grows, no write waits long for it, and afterwards it is short again."""
+    """A backup prevents the log's restart: the log grows, writes are not delayed, and it shrinks after."""
     await write(engine, 50)
     async with started("peer", str(engine.path.parent)) as peer:
         await peer.expect("open")
-        assert await peer.ask("look") == '"done"'
+        assert await peer.request("look") == '"done"'
         assert await write(engine, 200) < 5
         assert log_size(engine) > 2 * RESTART_PAGES * PAGE
-        assert await peer.ask("let go") == '"done"'
+        assert await peer.request("let go") == '"done"'
     await write(engine, 200)
     await engine.close()
     async with open_sqlite(engine.path.parent) as again:
@@ -113,8 +113,8 @@ async def test_a_reader_who_stays_in_one_moment_costs_the_writers_little(
         assert log_size(again) < RESTART_PAGES * PAGE
 
 
-async def test_a_checkpoint_under_way_elsewhere_is_in_nobodys_way(engine: SqliteEngine) -> None:
-    """Reads and writes go on while another connection makes checkpoint after checkpoint."""
+async def test_a_concurrent_checkpoint_blocks_nobody(engine: SqliteEngine) -> None:
+    """Reads and writes continue while another connection checkpoints repeatedly."""
     other = apsw.Connection(str(engine.path))
     done = asyncio.Event()
 

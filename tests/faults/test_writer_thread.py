@@ -1,4 +1,4 @@
-"""The writer answers everybody, whatever happens to one of its jobs, to a waiting task, or to the store itself."""
+"""The writer thread answers every caller, whatever happens to a job, a waiting task or the store."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ from tally.store.schema import GlobalIndex, N, S, Table
 from tally.store.sqlite import SqliteEngine, files, open_sqlite
 from tally.store.sqlite.layout import rows_name
 from tests.faults.audit import audit
-from tests.faults.groups import one_group
+from tests.faults.write_groups import one_group
 from tests.store.tables import NEVER_MADE
 
 NOTES = Table(
@@ -56,16 +56,14 @@ async def ids(engine: SqliteEngine, table: Table = NOTES) -> set[str]:
 
 
 def faulty(connection: apsw.Connection) -> None:
-    """A job with a bug: it writes, and then fails."""
+    """A job with a bug: it writes and then fails."""
     rows = rows_name(PLAIN.name)
     connection.execute(f"INSERT INTO {rows} VALUES (x'62756767', x'', x'80', 0, NULL)")  # noqa: S608 - our table
     raise ZeroDivisionError("a bug")
 
 
-async def test_a_job_that_fails_halfway_is_undone_alone(
-    engine: SqliteEngine, tmp_path: Path
-) -> None:
-    """What it wrote is gone, its caller gets its error, and all others of its group are answered as if it had not been there."""
+async def test_a_failing_job_is_rolled_back_alone(engine: SqliteEngine, tmp_path: Path) -> None:
+    """Its caller gets its error, and the other jobs of the group succeed."""
     with one_group(engine):
         before = [
             asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(20)
@@ -93,10 +91,10 @@ async def test_a_job_that_fails_halfway_is_undone_alone(
     await audit(tmp_path)
 
 
-async def test_a_table_that_was_rolled_back_with_its_group_is_made_after_all(
+async def test_a_rolled_back_table_creation_is_retried(
     engine: SqliteEngine,
 ) -> None:
-    """Its group is run again job by job, and what the first run had learned of the table is forgotten."""
+    """The group runs again job by job, and the registry's state of the first run is discarded."""
     later = Table("later", partition=S("id"))
     with one_group(engine):
         made = asyncio.ensure_future(engine.create_table(later))
@@ -124,10 +122,10 @@ async def test_a_table_whose_making_failed_is_not_there(engine: SqliteEngine) ->
     assert await ids(engine, later) == {"first"}
 
 
-async def test_what_was_rolled_back_here_is_not_mistaken_for_what_another_process_did(
+async def test_a_rolled_back_change_is_not_confused_with_another_process(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    """One store fails to make a table, another one then makes an index; both would have been the next change of the catalogue."""
+    """One store fails to create a table, another creates an index; both have the same next generation."""
     later = Table("later", partition=S("id"))
     wider = Table(
         "plain", partition=S("id"), indexes=(GlobalIndex("by-kind", partition=S("kind")),)
@@ -148,8 +146,8 @@ async def test_what_was_rolled_back_here_is_not_mistaken_for_what_another_proces
     await audit(tmp_path)
 
 
-async def test_closing_answers_all_that_was_asked_for(tmp_path: Path) -> None:
-    """Each write that was asked for before the close is done and durable; each after it is refused."""
+async def test_closing_completes_all_submitted_writes(tmp_path: Path) -> None:
+    """Writes submitted before the close are durable; later ones are rejected."""
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
         asked = [
@@ -202,10 +200,10 @@ async def test_a_closed_store_says_so_to_every_operation(
     await engine.close()
 
 
-async def test_pages_that_are_being_read_when_the_store_closes_end_in_an_answer(
+async def test_page_reads_end_when_the_store_closes(
     engine: SqliteEngine,
 ) -> None:
-    """Whole, if it came in time, and otherwise with the word that the store is closed."""
+    """They return a complete result or raise that the store is closed."""
     for start in range(0, 1_000, 25):
         await engine.batch_write(
             BatchWrite(NOTES, tuple(note(start + number) for number in range(25)))
@@ -220,10 +218,10 @@ async def test_pages_that_are_being_read_when_the_store_closes_end_in_an_answer(
     assert told
 
 
-async def test_a_cancelled_task_neither_hangs_nor_harms_the_others(
+async def test_a_cancelled_task_does_not_affect_others(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    """Every second writer gives up while it waits; its write is done whole or not at all."""
+    """Every second writer is cancelled while it waits; its write is applied completely or not at all."""
     with one_group(engine):
         tasks = [
             asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(200)
@@ -266,10 +264,10 @@ async def test_a_store_that_closes_with_cancelled_writers_closes(engine: SqliteE
     assert {task.cancelled() for task in tasks} == {True}
 
 
-async def test_all_are_told_at_once_that_another_process_holds_the_store(
+async def test_a_locked_store_fails_all_writers_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred writers share one wait for the lock, instead of waiting one after the other; then they can write again."""
+    """A hundred writers share one wait for the lock; then they can write again."""
     monkeypatch.setattr(files, "BUSY_TIMEOUT_SECONDS", 0.3)
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)

@@ -1,8 +1,7 @@
-"""What conditions, updates and projections do, as tables: the same rows are held against `evaluate` and against every engine.
+"""Cases of conditions, updates and projections, for `evaluate` and for every engine.
 
-`ITEM` is what stands in the store. A condition either holds of it or does not; an update makes
-something of it or is refused; a projection picks parts of it. Each row says in a few words what it
-is about.
+`ITEM` is the stored item. A condition is true or false for it, an update changes it or is rejected,
+and a projection selects parts of it. Each case has a short description.
 """
 
 from decimal import Decimal
@@ -304,5 +303,5 @@ PROJECTIONS: dict[str, tuple[tuple[Path, ...], dict[str, Any]]] = {
 
 
 def after(changes: dict[str, Any]) -> dict[str, Any]:
-    """ITEM with the changes of a row of UPDATES."""
+    """ITEM with the changes of a case in UPDATES."""
     return {name: value for name, value in (ITEM | changes).items() if value is not ...}

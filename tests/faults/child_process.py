@@ -1,8 +1,7 @@
-"""Starts modules of this package as real processes, reads what they say line by line, and kills them.
+"""Starts modules of this package as processes, reads their output line by line, and kills them.
 
-A child says something by `say`, which writes to the pipe at once: what a killed child had said
-before its end is never lost in a buffer. A child that was started here never outlives its test, nor
-the pipe that it speaks to.
+Children print with `say`, which writes to the pipe immediately, so a killed child's output is never
+lost in a buffer. A child never outlives its test.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ _LONGEST_LINE = 64 * 1024 * 1024
 
 
 def say(line: str) -> None:
-    """Used by children: one line to whoever started this process."""
+    """Print one line from a child."""
     os.write(1, line.encode() + b"\n")
 
 
@@ -33,44 +32,44 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet, by the kernel's word."""
+        """Whether the process still exists."""
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     async def line(self) -> str:
-        """The next line; an assertion fails with the child's complaint where it ended instead."""
+        """Read the next line; fail with the child's stderr if it ended."""
         said = await self._read()
-        assert said is not None, f"the child ended: {self.complaint()}"
+        assert said is not None, f"the child ended: {self.stderr_text()}"
         return said
 
     async def expect(self, wanted: str) -> None:
-        """Read on to exactly this line."""
+        """Read until exactly this line."""
         while await self.line() != wanted:
             pass
 
     async def rest(self) -> list[str]:
-        """All lines to the end of the child."""
+        """Read all lines until the child ends."""
         lines = []
         while (said := await self._read()) is not None:
             lines.append(said)
         return lines
 
-    async def tell(self, line: str) -> None:
-        """One line to the child's standard input."""
+    async def send(self, line: str) -> None:
+        """Write one line to the child's standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
         await self._process.stdin.drain()
 
-    async def ask(self, line: str) -> str:
-        """Tell, and read the answer."""
-        await self.tell(line)
+    async def request(self, line: str) -> str:
+        """Send a line and read the response."""
+        await self.send(line)
         return await self.line()
 
     def kill(self) -> None:
-        """As `kill -9` does: the child has no say in it."""
+        """Kill the child with SIGKILL."""
         self._signal(signal.SIGKILL)
 
-    def stop(self) -> None:
-        """Let the child stand still where it is, holding what it holds."""
+    def suspend(self) -> None:
+        """Stop the child with SIGSTOP; it keeps its locks."""
         self._signal(signal.SIGSTOP)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -81,15 +80,15 @@ class Child:
                 os.kill(self._process.pid, number)
 
     async def end(self) -> int:
-        """Close the child's input, wait until it has ended, and return its exit code."""
+        """Close the child's input, wait for its end, and return the exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.communicate()
         assert self._process.returncode is not None
         return self._process.returncode
 
-    def complaint(self) -> str:
-        """What the child wrote to its standard error."""
+    def stderr_text(self) -> str:
+        """Read what the child wrote to its standard error."""
         self._errors.seek(0)
         return self._errors.read().decode()
 
@@ -103,7 +102,7 @@ class Child:
 async def started(
     module: str, *arguments: str, before: tuple[str, ...] = ()
 ) -> AsyncIterator[Child]:
-    """The module of this package as a process, killed at the end if it still runs; `before` is put before the interpreter."""
+    """Run a module of this package; kill it at the end. `before` is prepended to the command."""
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *before,

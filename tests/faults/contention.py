@@ -1,6 +1,6 @@
 """Many tasks that fight for the same few items, and a record of what each asked and was told.
 
-    python -m tests.faults.contender DIRECTORY WORKLOAD TASKS CALLS SEED
+    python -m tests.faults.contention DIRECTORY WORKLOAD TASKS CALLS SEED
 
 As a child it opens the store, says `open`, waits for a line, runs the workload, and says its record
 as one line of JSON. Times are the machine's monotonic clock, so the records of several processes
@@ -23,9 +23,9 @@ from tally.store.errors import ConditionFailed, TransactionCancelled
 from tally.store.expressions import F, not_exists
 from tally.store.schema import GlobalIndex, N, S, Table
 from tally.store.sqlite import open_sqlite
-from tests.faults.children import say
-from tests.faults.linearise import Call
-from tests.faults.precedence import Transaction
+from tests.faults.child_process import say
+from tests.faults.linearizability import Call
+from tests.faults.serializability import Transaction
 
 T = TypeVar("T")
 ITEMS = Table(
@@ -40,7 +40,7 @@ LEASE = 2_000_000  # two milliseconds: some leases expire before they are given 
 
 
 class Record(msgspec.Struct):
-    """All that was asked and told."""
+    """All calls and results."""
 
     calls: list[Call] = msgspec.field(default_factory=list)
     transactions: list[Transaction] = msgspec.field(default_factory=list)
@@ -48,40 +48,40 @@ class Record(msgspec.Struct):
 
 
 async def timed(call: Awaitable[T]) -> tuple[int, T, int]:
-    """What a call answered, between the time it was asked and the time it was answered."""
+    """Run a call and return its result with its start and end times."""
     asked = time.monotonic_ns()
     answer = await call
     return asked, answer, time.monotonic_ns()
 
 
 class Client:
-    """One task: an engine, a chance of its own, and a place to write down what happens."""
+    """One task with an engine, a random generator and a record of its calls."""
 
     def __init__(self, engine: Engine, name: str, seed: str, record: Record) -> None:
         self.engine = engine
         self.name = name
-        self.chance = random.Random(seed + name)
+        self.rng = random.Random(seed + name)
         self.record = record
 
-    async def note(self, operation: tuple[Any, ...], call: Awaitable[Any]) -> Any:
-        """Make a call and write it down."""
+    async def record_call(self, operation: tuple[Any, ...], call: Awaitable[Any]) -> Any:
+        """Make a call and record it."""
         asked, answer, answered = await timed(call)
-        look = operation[0] == "read" or (
+        read_only = operation[0] == "read" or (
             operation[0] != "add" and answer not in ("swapped", "done")
         )
-        self.record.calls.append(Call(asked, answered, operation, answer, look))
+        self.record.calls.append(Call(asked, answered, operation, answer, read_only))
         return answer
 
     async def use_counter(self) -> None:
-        """Add, read, or read and then write on the condition that nobody came between."""
-        kind = self.chance.choice(("add", "read", "swap"))
+        """Add, read, or compare and swap."""
+        kind = self.rng.choice(("add", "read", "swap"))
         if kind == "add":
-            amount = self.chance.randrange(1, 5)
-            await self.note(("add", amount), self._add(amount))
+            amount = self.rng.randrange(1, 5)
+            await self.record_call(("add", amount), self._add(amount))
             return
-        seen = await self.note(("read",), self._read())
+        seen = await self.record_call(("read",), self._read())
         while kind == "swap":
-            answer = await self.note(("swap", seen, (seen or 0) + 1), self._swap(seen))
+            answer = await self.record_call(("swap", seen, (seen or 0) + 1), self._swap(seen))
             if answer == "swapped":
                 return
             seen = answer
@@ -108,31 +108,31 @@ class Client:
         return "swapped"
 
     async def use_lock(self) -> None:
-        """Take the lock if it is free or its time is over, keep it for longer, let go of it; or try what one may not."""
+        """Acquire, extend or release the lock, or attempt an invalid operation."""
         now = time.monotonic_ns()
         free = not_exists("id") | (F("until") < now)
         put = Put(ITEMS, {**LOCK, "owner": self.name, "until": now + LEASE}, free)
-        taken = await self.note(
+        taken = await self.record_call(
             ("acquire", self.name, now, now + LEASE), self._lock(self.engine.put(put))
         )
-        if taken != "done" and self.chance.random() < 0.9:
+        if taken != "done" and self.rng.random() < 0.9:
             return
         owned = F("owner") == self.name
-        if self.chance.random() < 0.5:
+        if self.rng.random() < 0.5:
             now = time.monotonic_ns()
             longer = Update(
                 ITEMS, LOCK, (F("until").set(now + LEASE),), owned & (F("until") >= now)
             )
-            await self.note(
+            await self.record_call(
                 ("extend", self.name, now, now + LEASE), self._lock(self.engine.update(longer))
             )
-        if self.chance.random() < 0.5:
-            await self.note(
+        if self.rng.random() < 0.5:
+            await self.record_call(
                 ("release", self.name), self._lock(self.engine.delete(Delete(ITEMS, LOCK, owned)))
             )
 
     async def _lock(self, call: Awaitable[Any]) -> Any:
-        """The holder that stood in the way, or `done`."""
+        """Return `done`, or the holder of the lock."""
         try:
             await call
         except ConditionFailed as failed:
@@ -140,19 +140,19 @@ class Client:
         return "done"
 
     async def use_accounts(self) -> None:
-        """Look at all accounts at once, then move money between two, or write one on the word of another."""
+        """Read all accounts in a snapshot, then transfer between two, or write one depending on another."""
         asked, seen, answered = await timed(self._snapshot())
         versions = {key: item["version"] for key, item in seen.items()}
         self.record.transactions.append(Transaction(asked, answered, versions))
         self.record.sums.append(sum(item["balance"] for item in seen.values()))
-        source, target = self.chance.sample(ACCOUNTS, 2)
-        amount = self.chance.randrange(1, 20)
+        source, target = self.rng.sample(ACCOUNTS, 2)
+        amount = self.rng.randrange(1, 20)
         writes: tuple[Write, ...] = (
             _move(source, versions, -amount),
             _move(target, versions, amount),
         )
         made = {key: versions[key] + 1 for key in (source, target)}
-        if self.chance.random() < 0.3:
+        if self.rng.random() < 0.3:
             # Sound only if the check and the write are one: else two of these would overlook each
             # other.
             writes = (
@@ -180,7 +180,7 @@ def _move(key: str, versions: dict[str, int], amount: int) -> Update:
 
 
 def counter_specification(state: Any, operation: Any) -> tuple[Any, Any]:
-    """What a counter answers, and what it is afterwards; it starts as None."""
+    """Return a counter's result and next state; it starts as None."""
     kind, *values = operation
     if kind == "read":
         return state, state
@@ -192,7 +192,7 @@ def counter_specification(state: Any, operation: Any) -> tuple[Any, Any]:
 
 
 def lock_specification(state: Any, operation: Any) -> tuple[Any, Any]:
-    """What a lock answers, and who holds it afterwards: None, or the owner and the end of the lease."""
+    """Return a lock's result and next state: None, or owner and end of the lease."""
     if operation == ("read",):
         return state, state
     kind, owner, *times = operation
@@ -212,8 +212,8 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 
-async def lay_ground(engine: Engine) -> None:
-    """The table, and accounts with money."""
+async def create_accounts(engine: Engine) -> None:
+    """Create the table and the accounts."""
     await engine.create_table(ITEMS)
     for key in ACCOUNTS:
         await engine.put(
@@ -224,7 +224,7 @@ async def lay_ground(engine: Engine) -> None:
 async def contend(
     engines: tuple[Engine, ...], workload: str, tasks: int, calls: int, seed: str
 ) -> Record:
-    """So many tasks at once, each so many times; the tasks are dealt out to the engines."""
+    """Run the tasks concurrently, distributed over the engines."""
     record = Record()
 
     async def repeat(client: Client) -> None:

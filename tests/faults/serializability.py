@@ -17,7 +17,7 @@ from msgspec import Struct
 
 
 class Transaction(Struct, frozen=True):
-    """When it was asked and answered, and the versions of items that it saw and that it made."""
+    """A transaction's start and end, and the versions that it read and wrote."""
 
     asked: float
     answered: float
@@ -26,7 +26,7 @@ class Transaction(Struct, frozen=True):
 
 
 def contradiction(transactions: Iterable[Transaction]) -> str | None:
-    """What makes the history impossible, or None where it is serialisable.
+    """Return why the history is impossible, or None if it is serializable.
 
     Items start at version 0.
     """
@@ -55,7 +55,7 @@ def _name(number: int, history: list[Transaction]) -> str:
 
 
 def _writers(history: list[Transaction]) -> _Writers:
-    """Who made each version; two makers of one version have lost an update."""
+    """Map each version to its writer; two writers of one version are a lost update."""
     writers: _Writers = {}
     for number, transaction in enumerate(history):
         for made in transaction.made.items():
@@ -68,7 +68,7 @@ def _writers(history: list[Transaction]) -> _Writers:
 
 
 def _check_sources(history: list[Transaction], writers: _Writers) -> None:
-    """What was seen or was built upon must have been made by somebody."""
+    """Check that every version that was read or replaced has a writer."""
     for number, transaction in enumerate(history):
         before = {key: version - 1 for key, version in transaction.made.items()}
         for seen in (*transaction.saw.items(), *before.items()):
@@ -90,7 +90,7 @@ def _by_versions(history: list[Transaction], writers: _Writers) -> Iterator[tupl
 
 
 def _by_time(history: list[Transaction]) -> Iterator[tuple[str, str]]:
-    """Answered before asked, through a chain of moments instead of an edge for each pair."""
+    """Order transactions by real time, with a chain of instants instead of an edge per pair."""
     answers: dict[float, list[int]] = defaultdict(list)
     for number, transaction in enumerate(history):
         answers[transaction.answered].append(number)

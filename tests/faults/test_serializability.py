@@ -1,8 +1,7 @@
-"""Whatever many writers do at once could have happened one after the other, in an order that respects real time.
+"""Concurrent operations are linearizable or serializable in real time.
 
-A counter, a lock and transfers between accounts, each fought for by many tasks of one process, by
-two stores of one process, and by two processes on one data directory; and small made-up programs on
-two items, whose every answer is explained.
+Many tasks contend for a counter, a lock and transfers between accounts: in one process, in two stores
+of one process, and in two processes. Small random programs on two items are checked too.
 """
 
 import asyncio
@@ -21,20 +20,20 @@ from tally.store.errors import ConditionFailed, TransactionCancelled
 from tally.store.expressions import F, not_exists
 from tally.store.sqlite import open_sqlite
 from tests.faults.audit import audit
-from tests.faults.children import Child, started
-from tests.faults.contender import (
+from tests.faults.child_process import Child, started
+from tests.faults.contention import (
     ACCOUNTS,
     ITEMS,
     START_BALANCE,
     Record,
     contend,
     counter_specification,
-    lay_ground,
+    create_accounts,
     lock_specification,
     timed,
 )
-from tests.faults.linearise import Call, linearise
-from tests.faults.precedence import contradiction
+from tests.faults.linearizability import Call, linearize
+from tests.faults.serializability import contradiction
 
 TASKS, CALLS = 64, 16
 SPECIFICATIONS = {
@@ -44,7 +43,7 @@ SPECIFICATIONS = {
 
 
 def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) -> None:
-    """The history must be explained, with what stands in the store at the end as its last word."""
+    """Check the history, with the final contents as its last read."""
     found = {item["id"]: item for item in items}
     if workload == "accounts":
         assert contradiction(record.transactions) is None
@@ -60,15 +59,21 @@ def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) ->
     left = tuple(found[workload][name] for name in names) if workload in found else None
     end = max(call.answered for call in record.calls)
     last = Call(
-        end + 1, end + 2, ("read",), left[0] if left and workload == "counter" else left, look=True
+        end + 1,
+        end + 2,
+        ("read",),
+        left[0] if left and workload == "counter" else left,
+        read_only=True,
     )
-    order = linearise([*hashable(record.calls), last], None, specification)
+    order = linearize([*hashable(record.calls), last], None, specification)
     assert order is not None, f"no order explains these {len(record.calls)} calls"
-    assert sum(not call.look for call in order) > 10, "nothing happened that could have gone wrong"
+    assert sum(not call.read_only for call in order) > 10, (
+        "nothing happened that could have gone wrong"
+    )
 
 
 def hashable(calls: list[Call]) -> list[Call]:
-    """The same calls with tuples where JSON made lists."""
+    """Convert JSON's lists to tuples."""
     return [
         msgspec.structs.replace(call, operation=_tuple(call.operation), answer=_tuple(call.answer))
         for call in calls
@@ -86,12 +91,12 @@ async def contents(engine: Engine) -> list[dict[str, Any]]:
 @pytest.mark.soak
 @pytest.mark.parametrize("stores", [1, 2], ids=["one store", "two stores"])
 @pytest.mark.parametrize("workload", ["counter", "lock", "accounts"])
-async def test_many_tasks_at_once_leave_a_history_that_can_be_explained(
+async def test_many_tasks_concurrently_leave_a_history_that_can_be_explained(
     tmp_path: Path, workload: str, stores: int
 ) -> None:
     directory = tmp_path / uuid.uuid4().hex
     async with open_sqlite(directory) as first, open_sqlite(directory) as second:
-        await lay_ground(first)
+        await create_accounts(first)
         engines: tuple[Engine, ...] = (first, second)[:stores]
         record = await contend(engines, workload, TASKS, CALLS, uuid.uuid4().hex[:6])
         check_verdict(workload, record, await contents(first))
@@ -100,16 +105,16 @@ async def test_many_tasks_at_once_leave_a_history_that_can_be_explained(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("workload", ["counter", "lock", "accounts"])
-async def test_two_processes_at_once_leave_a_history_that_can_be_explained(
+async def test_two_processes_concurrently_leave_a_history_that_can_be_explained(
     tmp_path: Path, workload: str
 ) -> None:
     directory = tmp_path / uuid.uuid4().hex
     async with open_sqlite(directory) as engine:
-        await lay_ground(engine)
+        await create_accounts(engine)
     arguments = (str(directory), workload, str(TASKS // 2), str(CALLS))
     async with (
-        started("contender", *arguments, "one") as one,
-        started("contender", *arguments, "two") as two,
+        started("contention", *arguments, "one") as one,
+        started("contention", *arguments, "two") as two,
     ):
         for child in (one, two):
             await child.expect("open")
@@ -123,7 +128,7 @@ async def test_two_processes_at_once_leave_a_history_that_can_be_explained(
 
 
 async def run(child: Child) -> Record:
-    return msgspec.json.decode(await child.ask("go"), type=Record)
+    return msgspec.json.decode(await child.request("go"), type=Record)
 
 
 # Small programs: a few clients, each a few steps, on two items that hold small numbers or are not
@@ -145,7 +150,7 @@ PROGRAMS = st.lists(st.lists(STEPS, min_size=1, max_size=4), min_size=2, max_siz
 
 
 def specification(state: Any, step: Any) -> tuple[Any, Any]:
-    """What two items answer to a step, and hold after it."""
+    """Return the result and the next state of a step on two items."""
     kind, *values = step
     if kind == "read both":
         return state, state
@@ -171,14 +176,14 @@ def _with(state: Any, place: int, value: Any) -> Any:
 
 
 class Pair:
-    """Two items of the store, reached through one of its engines."""
+    """Two items, accessed through one engine."""
 
     def __init__(self, engine: Engine, prefix: str) -> None:
         self._engine = engine
         self._keys = ({"id": f"{prefix}-0"}, {"id": f"{prefix}-1"})
 
     async def do(self, step: Any) -> Any:
-        """Carry out a step, and answer as the specification does."""
+        """Execute a step and return what the specification would."""
         kind, *values = step
         if kind in ("read both", "swap both"):
             return await (self._read_both() if kind == "read both" else self._swap_both(*values))
@@ -245,10 +250,10 @@ async def stores(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 @pytest.mark.soak
 @given(programs=PROGRAMS)
 @settings(max_examples=100)
-async def test_every_answer_of_small_programs_can_be_explained(
+async def test_small_concurrent_programs_are_linearizable(
     stores: tuple[Engine, Engine], programs: list[list[Any]]
 ) -> None:
-    """Made-up programs that run at once on two stores of one directory: some order gives each of them just its answers."""
+    """Random programs run concurrently on two stores of one directory."""
     prefix = uuid.uuid4().hex
     calls: list[Call] = []
 
@@ -261,4 +266,4 @@ async def test_every_answer_of_small_programs_can_be_explained(
     await asyncio.gather(
         *(run_program(stores[number % 2], program) for number, program in enumerate(programs))
     )
-    assert linearise(calls, (None, None), specification) is not None
+    assert linearize(calls, (None, None), specification) is not None

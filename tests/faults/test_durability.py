@@ -1,8 +1,7 @@
-"""An acknowledged write is on the disk, not only with the operating system: a power cut may come right after it.
+"""An acknowledged write is on disk, so it survives a power failure.
 
-No test can cut the power, and a killed process leaves its writes to the kernel. So the kernel is
-asked what happened, by a trace of the system calls: before each answer, the log was written and
-then synced, in this order.
+A test cannot cut the power, and a killed process leaves its writes to the kernel. So a trace of the
+system calls shows that the log was written and synced before each acknowledgement.
 """
 
 import re
@@ -14,7 +13,7 @@ import msgspec
 import pytest
 
 from tally.store.sqlite import open_sqlite
-from tests.faults.children import started
+from tests.faults.child_process import started
 from tests.faults.peer import player
 from tests.needs import need_program, skip_or_fail
 
@@ -25,7 +24,7 @@ _ANSWERED = re.compile(r"\bwrite\(1<")
 
 
 def events(trace: str) -> str:
-    """The trace in letters: w for a write to the log, s for a sync of it, a for an answer."""
+    """The trace as letters: w for a write to the log, s for a sync, a for an acknowledgement."""
     kinds = ((_LOG_WRITTEN, "w"), (_LOG_SYNCED, "s"), (_ANSWERED, "a"))
     return "".join(
         letter for line in trace.splitlines() for pattern, letter in kinds if pattern.search(line)
@@ -34,7 +33,7 @@ def events(trace: str) -> str:
 
 @pytest.fixture
 def strace(tmp_path: Path) -> tuple[str, ...]:
-    """What to put before a command to trace it into the file `trace`."""
+    """The command prefix that traces into the file `trace`."""
     program = str(need_program("strace", "strace"))
     tried = subprocess.run(
         [program, "-o", "/dev/null", "true"], check=False, capture_output=True, text=True
@@ -57,10 +56,10 @@ async def test_each_answer_comes_after_the_sync_of_what_it_acknowledges(
 ) -> None:
     async with started("peer", str(tmp_path / "data"), before=strace) as peer:
         await peer.expect("open")
-        assert await peer.ask("ensure later") == '"done"'
+        assert await peer.request("ensure later") == '"done"'
         for number in range(WRITES):
             assert (
-                await peer.ask(f"put {msgspec.json.encode(player('theirs', number)).decode()}")
+                await peer.request(f"put {msgspec.json.encode(player('theirs', number)).decode()}")
                 == '"done"'
             )
         assert await peer.end() == 0
@@ -72,8 +71,8 @@ async def test_each_answer_comes_after_the_sync_of_what_it_acknowledges(
     assert all(re.fullmatch(r"(w+s)+", each) for each in answers), answers
 
 
-def test_the_trace_tells_a_late_sync_from_one_in_time() -> None:
-    """The proof that the test above can fail."""
+def test_the_trace_detects_a_late_sync() -> None:
+    """Proves that the test above can fail."""
     written = '7 pwrite64(5</data/store.db-wal>, "x", 4096, 0) = 4096'
     synced = "7 fdatasync(5</data/store.db-wal>) = 0"
     answered = '8 write(1<pipe:[1]>, "done", 4) = 4'
@@ -84,7 +83,7 @@ def test_the_trace_tells_a_late_sync_from_one_in_time() -> None:
 
 
 async def test_every_connection_syncs_at_each_commit(tmp_path: Path) -> None:
-    """SQLite's own word for it, where there is no trace to be had."""
+    """Checks SQLite's setting where no trace is available."""
     async with open_sqlite(tmp_path) as engine:
         connections: list[apsw.Connection] = [
             engine._writer._connection,

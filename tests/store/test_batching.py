@@ -182,7 +182,7 @@ def test_chunks_are_the_work_in_order_and_none_is_too_large(work: list[int], siz
     assert all(0 < len(piece) <= size for piece in pieces)
 
 
-async def test_many_writes_go_out_in_batches_of_25_and_a_few_at_once(
+async def test_many_writes_are_sent_in_concurrent_batches_of_25(
     repository: Repository, engine: BusyEngine
 ) -> None:
     await repository.write_many(puts=[follow(number) for number in range(110)])
@@ -191,7 +191,7 @@ async def test_many_writes_go_out_in_batches_of_25_and_a_few_at_once(
     assert await repository.items("m", bound=200) == [f"u{number:04}" for number in range(110)]
 
 
-async def test_many_reads_go_out_in_batches_of_100_and_find_what_is_there(
+async def test_many_reads_are_sent_in_batches_of_100(
     repository: Repository, engine: BusyEngine
 ) -> None:
     await repository.write_many(puts=[follow(number) for number in range(0, 300, 2)])
@@ -203,37 +203,35 @@ async def test_many_reads_go_out_in_batches_of_100_and_find_what_is_there(
     ]
 
 
-async def test_a_key_asked_for_twice_is_read_once(
-    repository: Repository, engine: BusyEngine
-) -> None:
+async def test_duplicate_keys_are_read_once(repository: Repository, engine: BusyEngine) -> None:
     await repository.write_many(puts=[follow(1)])
     assert await repository.get_many([key(1)] * 150) == [follow(1)]
     assert engine.batches == [1, 1]
 
 
-async def test_only_the_projected_attributes_come_back(repository: Repository) -> None:
+async def test_only_projected_attributes_are_returned(repository: Repository) -> None:
     await repository.write_many(puts=[follow(1)])
     assert await repository.get_many([key(1)], project=["expiresAt", F("userId")]) == [
         {"userId": "u0001", "expiresAt": 1}
     ]
 
 
-async def test_puts_and_deletes_go_together(repository: Repository) -> None:
+async def test_puts_and_deletes_share_batches(repository: Repository) -> None:
     await repository.write_many(puts=[follow(number) for number in range(40)])
     await repository.write_many(puts=[follow(50)], deletes=[key(number) for number in range(40)])
     assert await repository.items("m", bound=200) == ["u0050"]
 
 
-async def test_nothing_to_do_is_no_request(repository: Repository, engine: BusyEngine) -> None:
+async def test_empty_work_sends_no_request(repository: Repository, engine: BusyEngine) -> None:
     assert await repository.get_many([]) == []
     await repository.write_many()
     assert engine.batches == []
 
 
-async def test_what_a_busy_service_leaves_undone_is_sent_again(
+async def test_unprocessed_work_is_sent_again(
     repository: Repository, engine: BusyEngine, clock: ManualClock
 ) -> None:
-    """All is there in the end, none of it is counted twice against the bound, and time has passed in between."""
+    """All items are written, counted once against the bound, and back-off separates the attempts."""
     engine.takes = 7
     await while_time_passes(
         clock, repository.write_many(puts=[follow(number) for number in range(1000)])
@@ -252,10 +250,10 @@ async def test_what_a_busy_service_leaves_undone_is_sent_again(
     ] == [1000, 1000]
 
 
-async def test_a_service_that_takes_nothing_is_given_up_on(
+async def test_a_service_without_progress_is_given_up(
     repository: Repository, engine: BusyEngine, clock: ManualClock
 ) -> None:
-    """Throttled, after so many rounds in which nothing got done; whoever called the pattern learns that it may be tried later."""
+    """It raises Throttled after the maximum of attempts without progress."""
     engine.takes = 0
     with pytest.raises(Unavailable, match="The store is unavailable") as answer:
         await while_time_passes(clock, repository.get_many([key(number) for number in range(3)]))
@@ -267,8 +265,8 @@ async def test_a_service_that_takes_nothing_is_given_up_on(
     assert engine.batches == [3] * MAX_STALLED_ATTEMPTS
 
 
-async def test_pauses_grow_while_nothing_gets_done_and_start_over_after_progress() -> None:
-    """Full jitter: each pause is drawn between nothing and a limit that doubles, up to the longest."""
+async def test_back_off_grows_without_progress_and_resets_after_it() -> None:
+    """Full jitter: each back-off is drawn between zero and a limit that doubles up to the maximum."""
     limits: list[tuple[float, float]] = []
 
     class Longest(random.Random):
@@ -289,8 +287,8 @@ async def test_pauses_grow_while_nothing_gets_done_and_start_over_after_progress
     ]
 
 
-async def test_the_first_failure_stops_the_others_and_is_raised_as_it_is() -> None:
-    """No group of errors, and no job goes on behind the caller's back."""
+async def test_the_first_failure_cancels_the_others_and_is_raised() -> None:
+    """No exception group, and no job continues in the background."""
     finished, begun = [], asyncio.Event()
 
     async def wait_for_ever() -> None:
@@ -310,7 +308,7 @@ async def test_the_first_failure_stops_the_others_and_is_raised_as_it_is() -> No
     assert finished == []
 
 
-async def test_one_bad_item_among_many_stops_them_all_before_the_first_is_sent(
+async def test_one_invalid_item_rejects_all_before_the_first_request(
     repository: Repository, engine: BusyEngine
 ) -> None:
     good = [follow(number) for number in range(100)]
@@ -325,7 +323,7 @@ async def test_one_bad_item_among_many_stops_them_all_before_the_first_is_sent(
     assert engine.batches == []
 
 
-async def test_more_than_the_bound_is_refused_before_anything_is_sent(
+async def test_more_than_the_bound_is_rejected_before_anything_is_sent(
     repository: Repository, engine: BusyEngine
 ) -> None:
     with pytest.raises(BoundExceeded, match="'Write many': more than 1000 items would be written"):
@@ -338,7 +336,7 @@ async def test_more_than_the_bound_is_refused_before_anything_is_sent(
 async def test_a_single_batch_has_the_services_limits(
     repository: Repository, engine: BusyEngine
 ) -> None:
-    """26 writes and 101 reads are too many for one request; what was left undone is handed to the caller."""
+    """26 writes and 101 reads exceed one request; unprocessed work is returned to the caller."""
     with pytest.raises(TooManyItems, match="25"):
         await repository.batch_write(puts=[follow(number) for number in range(26)])
     with pytest.raises(TooManyItems, match="100"):
@@ -352,10 +350,10 @@ async def test_a_single_batch_has_the_services_limits(
 
 @pytest.mark.parametrize("page", [None, 1, 3, 7, 100])
 @pytest.mark.parametrize("overflow", ["raise", "stop"])
-async def test_a_loop_over_all_pages_ends_where_the_items_end(
+async def test_an_iteration_returns_all_items(
     repository: Repository, page: int | None, overflow: Overflow
 ) -> None:
-    """Exactly as many items as the bound is not too many, whatever the size of a page."""
+    """Exactly as many items as the bound are allowed, with any page size."""
     await repository.write_many(puts=[follow(number) for number in range(7)])
     everything = [f"u{number:04}" for number in range(7)]
     assert await repository.items("m", bound=7, page=page, overflow=overflow) == everything
@@ -364,7 +362,7 @@ async def test_a_loop_over_all_pages_ends_where_the_items_end(
 
 
 @pytest.mark.parametrize("page", [None, 1, 3, 7, 100])
-async def test_a_loop_past_its_bound_raises_or_stops_as_it_was_told(
+async def test_an_iteration_raises_or_stops_at_its_bound(
     repository: Repository, page: int | None
 ) -> None:
     await repository.write_many(puts=[follow(number) for number in range(7)])
@@ -373,7 +371,7 @@ async def test_a_loop_past_its_bound_raises_or_stops_as_it_was_told(
     assert len(await repository.items("m", bound=6, page=page, overflow="stop")) == 6
 
 
-async def test_a_loop_takes_the_bound_of_its_pattern_when_it_states_none(
+async def test_an_iteration_uses_the_bound_of_its_pattern_by_default(
     repository: Repository,
 ) -> None:
     await repository.write_many(puts=[follow(number) for number in range(11)])
@@ -387,8 +385,8 @@ async def test_a_loop_takes_the_bound_of_its_pattern_when_it_states_none(
         await repository.items("m")
 
 
-async def test_a_call_that_went_on_past_its_bound_gets_nothing_more(repository: Repository) -> None:
-    """Catching BoundExceeded inside of a pattern does not make the rest look empty."""
+async def test_a_call_beyond_its_bound_stays_rejected(repository: Repository) -> None:
+    """Catching BoundExceeded inside a pattern does not make the rest look empty."""
     await repository.write_many(puts=[follow(number) for number in range(11)])
 
     class Stubborn:
@@ -407,8 +405,8 @@ async def test_a_call_that_went_on_past_its_bound_gets_nothing_more(repository: 
         await Stubborn().read()
 
 
-async def test_the_bound_counts_what_is_looked_at_before_the_filter(repository: Repository) -> None:
-    """A filter saves nothing: DynamoDB reads, and bills, what it then throws away."""
+async def test_the_bound_counts_items_before_the_filter(repository: Repository) -> None:
+    """DynamoDB reads and bills items that a filter removes."""
     await repository.write_many(puts=[follow(number) for number in range(11)])
     last = F("expiresAt") == 10
     assert await repository.items("m", bound=11, filter=last) == ["u0010"]
@@ -416,7 +414,7 @@ async def test_the_bound_counts_what_is_looked_at_before_the_filter(repository: 
         await repository.items("m", bound=10, filter=last)
 
 
-async def test_a_loop_goes_backwards_and_on_from_a_key(repository: Repository) -> None:
+async def test_an_iteration_may_be_backward_and_start_at_a_key(repository: Repository) -> None:
     await repository.write_many(puts=[follow(number) for number in range(5)])
     assert await repository.items("m", bound=9, forward=False, page=2) == [
         "u0004",
@@ -428,7 +426,7 @@ async def test_a_loop_goes_backwards_and_on_from_a_key(repository: Repository) -
     assert await repository.items("m", bound=9, start=key(2)) == ["u0003", "u0004"]
 
 
-async def test_a_scan_goes_over_all_pages_up_to_its_bound(repository: Repository) -> None:
+async def test_a_scan_reads_all_pages_up_to_its_bound(repository: Repository) -> None:
     await repository.write_many(puts=[follow(number, f"m{number % 3}") for number in range(30)])
     found = await repository.scan_items(page=7)
     assert sorted(item["userId"] for item in found) == [f"u{number:04}" for number in range(30)]

@@ -1,8 +1,8 @@
-"""Made-up tables and sequences of operations on them, for hypothesis: the input of the differential test.
+"""Hypothesis strategies for tables and sequences of operations: the input of the differential test.
 
-Keys come from pools so small that operations meet, and so chosen that their order is hard: strings
-beyond the basic plane, numbers of all signs and sizes, binaries of all bytes. What an emulator is
-known to get wrong (`differences.py`) is left out here, each time with the reason beside it.
+Keys come from small pools, so that operations meet, and are hard to order: strings outside of the
+basic plane, numbers of all signs and magnitudes, binaries of all bytes. Known errors of an emulator
+(`differences.py`) are excluded, each with a reason.
 """
 
 from decimal import Decimal
@@ -76,7 +76,7 @@ PROJECTIONS = (ALL, KEYS_ONLY, include("a", "map"))
 
 @st.composite
 def tables(draw: st.DrawFn, name: str) -> Table:
-    """A table of any key with up to four indexes."""
+    """A table with any key and up to four indexes."""
     partition = KeyPart("id", draw(st.sampled_from(KEY_TYPES)))
     sort = draw(st.none() | st.builds(KeyPart, st.just("at"), st.sampled_from(KEY_TYPES)))
     types = {name: draw(st.sampled_from(KEY_TYPES)) for name in ("g", "h", "l")}
@@ -101,7 +101,7 @@ def _projections() -> SearchStrategy[Projection]:
 
 
 def shapes() -> tuple[Table, ...]:
-    """A few tables that have everything between them, made once and used for most examples."""
+    """A few tables that cover all features, created once and used for most examples."""
     return (
         Table(
             "shape-strings",
@@ -133,8 +133,8 @@ def shapes() -> tuple[Table, ...]:
     )
 
 
-class MakeUp:
-    """What can be made up for one table."""
+class TableStrategies:
+    """Strategies for one table."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -150,7 +150,7 @@ class MakeUp:
         return st.fixed_dictionaries({part.name: self._values_of(part) for part in self.table.key})
 
     def items(self) -> SearchStrategy[Item]:
-        """A whole item, which is in most indexes."""
+        """A complete item, which is in most indexes."""
         optional = {part.name: self._values_of(part) for part in self.index_parts.values()}
         return st.builds(
             lambda key, index_keys, rest: {**key, **index_keys, **rest},
@@ -160,11 +160,11 @@ class MakeUp:
         )
 
     def examples(self) -> SearchStrategy[tuple[Table, list[Operation]]]:
-        """The table and a sequence of operations on it."""
+        """The table and a sequence of operations."""
         return self.operations().map(lambda operations: (self.table, operations))
 
     def operations(self) -> SearchStrategy[list[Operation]]:
-        """A sequence that first puts a few items in place."""
+        """A sequence that starts with a few puts."""
         puts = st.lists(self._build(Put, self.items()), max_size=4)
         return st.builds(
             lambda first, rest: [*first, *rest],
@@ -173,7 +173,7 @@ class MakeUp:
         )
 
     def operation(self) -> SearchStrategy[Operation]:
-        """Any operation, single writes and queries more often than the rest."""
+        """Any operation; single writes and queries are more frequent."""
         return st.one_of(
             self._writes(returning=True),
             self._writes(returning=True),
@@ -208,11 +208,8 @@ class MakeUp:
             lambda drawn: first_of_each(drawn, lambda path: path.parts[0])
         )
 
-    def _steps(self) -> SearchStrategy[tuple[Any, ...]]:
-        """Steps of an update.
-
-        An index key gets no value of another type: the jar does not refuse that of an update.
-        """
+    def _actions(self) -> SearchStrategy[tuple[Any, ...]]:
+        """Update actions that keep the type of index keys, because the jar does not validate them."""
         moves = [
             step
             for part in self.index_parts.values()
@@ -248,8 +245,8 @@ class MakeUp:
         condition = self._conditions()
         return st.one_of(
             self._build(Put, self.items(), condition, old),
-            self._build(Update, self.keys(), self._steps(), condition, new),
-            self._build(Update, self.keys(), self._steps(), condition, new),
+            self._build(Update, self.keys(), self._actions(), condition, new),
+            self._build(Update, self.keys(), self._actions(), condition, new),
             self._build(Delete, self.keys(), condition, old),
         )
 
@@ -279,7 +276,7 @@ class MakeUp:
         return st.builds(build, self._unique(self.items(), 4), st.integers(0, 2))
 
     def _transactions(self) -> SearchStrategy[Transaction]:
-        """Of updates only those that fit any item: the jar does not make a reason of one that does not."""
+        """Transactions whose updates are valid for any item, because the jar returns no reason otherwise."""
         safe = st.sampled_from(
             (
                 (F("touched").set(1),),
@@ -319,7 +316,7 @@ class MakeUp:
         return st.one_of(*tests)
 
     def _filters(self, index: Index | None) -> SearchStrategy[Condition | None]:
-        """A filter that a query takes: it speaks neither of keys nor of what the index does not carry."""
+        """A valid query filter: no keys, and only attributes that the index projects."""
         if index is None or index.projection.kind == "ALL":
             return self._conditions()
         carried = set(index.projection.names)
@@ -329,7 +326,7 @@ class MakeUp:
 
     @st.composite
     @staticmethod
-    def _query(draw: st.DrawFn, make: "MakeUp") -> Query:
+    def _query(draw: st.DrawFn, make: "TableStrategies") -> Query:
         index = draw(make._sources())
         partition, sort = (index or make.table).partition, (index or make.table).sort
         where: Condition = F(partition.name) == draw(make._values_of(partition))
@@ -351,7 +348,7 @@ class MakeUp:
         return self._query(self)
 
     def _scans(self) -> SearchStrategy[Scan]:
-        """Filters on the table only: those of an index scan see too much on the jar."""
+        """Scans with filters on the table only, because the jar's index scans see too much."""
 
         def build(index: Index | None, test: Condition | None, limit: int | None) -> Scan:
             return Scan(

@@ -1,8 +1,8 @@
-"""Runs a program for as long as its own standard input stays open: `python watched.py PROGRAM ARGUMENT...`.
+"""Runs a program while its standard input stays open: `python watchdog.py PROGRAM ARGUMENT...`.
 
-An emulator must not outlive the tests that started it. Whoever starts it holds the other end of the
-pipe; when that process ends, even by `kill -9`, the system closes the pipe, and the program is
-stopped here. Nothing has to be remembered or swept up.
+An emulator must not outlive the tests that started it. The test process holds the other end of the
+pipe; when it ends, even by `kill -9`, the kernel closes the pipe, and this program stops the
+emulator.
 """
 
 import os

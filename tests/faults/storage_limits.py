@@ -1,8 +1,8 @@
 """A child that stands on bad ground: a disk that fills up, a directory that is not its own.
 
-    python -m tests.faults.ground full DIRECTORY mount    in a mount namespace of its own, on a file system of a few megabytes
-    python -m tests.faults.ground full DIRECTORY limit    under a limit on the size of files
-    python -m tests.faults.ground open DIRECTORY          as a user without rights, if started by root
+    python -m tests.faults.storage_limits full DIRECTORY mount    in a mount namespace of its own, on a file system of a few megabytes
+    python -m tests.faults.storage_limits full DIRECTORY limit    under a limit on the size of files
+    python -m tests.faults.storage_limits open DIRECTORY          as a user without rights, if started by root
 
 It reports what it met as one line of JSON, and leaves the judgement to the test.
 """
@@ -25,7 +25,7 @@ from tally.store.expressions import F
 from tally.store.schema import GlobalIndex, N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.faults.audit import audit, audit_table
-from tests.faults.children import say
+from tests.faults.child_process import say
 
 NOBODY = 65534
 SHORT = 5_000
@@ -41,7 +41,7 @@ NOTES_LATER = Table(
 
 
 class Report(msgspec.Struct):
-    """What happened while there was no space, and after."""
+    """What happened without space, and after."""
 
     acknowledged: int = 0
     refused: list[str] = msgspec.field(default_factory=list)
@@ -54,14 +54,14 @@ class Report(msgspec.Struct):
     written_after: int = 0
 
 
-def note(number: int) -> dict[str, Any]:
-    """A long one, or a short one from number 5000 on."""
+def make_note(number: int) -> dict[str, Any]:
+    """A long note, or a short one from number 5000 on."""
     text = "x" * (9_000 if number < SHORT else 9)
     return {"id": f"note-{number}", "kind": f"kind-{number % 3}", "number": number, "text": text}
 
 
 async def outcome(call: Any) -> str:
-    """How a call ended: `done`, or the name of its error."""
+    """The outcome of a call: `done`, or the name of its error."""
     try:
         await call
     except StoreError as error:
@@ -70,12 +70,12 @@ async def outcome(call: Any) -> str:
 
 
 async def fill(engine: SqliteEngine, report: Report) -> set[str]:
-    """Put until there is no room for a short note; the ids of all that were acknowledged."""
+    """Put notes until not even a short one fits; return the acknowledged ids."""
     acknowledged: set[str] = set()
     for start, together in ((0, 40), (SHORT, 1)):
         before, number = len(report.refused), start
         while len(report.refused) == before:
-            items = [note(number + position) for position in range(together)]
+            items = [make_note(number + position) for position in range(together)]
             number += together
             ends = await asyncio.gather(*(outcome(engine.put(Put(NOTES, item))) for item in items))
             acknowledged |= {
@@ -87,11 +87,11 @@ async def fill(engine: SqliteEngine, report: Report) -> set[str]:
 
 
 async def try_all(engine: SqliteEngine) -> dict[str, str]:
-    """Every kind of write, where none has space."""
-    pair = (Put(NOTES, note(10_001)), Put(NOTES, note(10_002)))
+    """Try every kind of write without space."""
+    pair = (Put(NOTES, make_note(10_001)), Put(NOTES, make_note(10_002)))
     late = Update(NOTES, {"id": "note-0"}, (F("text").set("y" * 300_000),))
     return {
-        "put": await outcome(engine.put(Put(NOTES, {**note(10_000), "text": "x" * 300_000}))),
+        "put": await outcome(engine.put(Put(NOTES, {**make_note(10_000), "text": "x" * 300_000}))),
         "update": await outcome(engine.update(late)),
         "transaction": await outcome(engine.transact(Transaction((*pair, late)))),
         "ensure": await outcome(engine.ensure_table(NOTES_LATER)),
@@ -99,10 +99,10 @@ async def try_all(engine: SqliteEngine) -> dict[str, str]:
 
 
 async def missing(engine: SqliteEngine, wanted: set[str]) -> int:
-    """How many of these cannot be read as they were written."""
+    """Count the notes that cannot be read as written."""
     found = [(await engine.get(Get(NOTES, {"id": each}))).item for each in sorted(wanted)]
     return sum(
-        item != note(int(each.split("-")[1]))
+        item != make_note(int(each.split("-")[1]))
         for each, item in zip(sorted(wanted), found, strict=True)
     )
 
@@ -113,7 +113,7 @@ async def run_full(
     report = Report()
     async with open_sqlite(directory) as engine:
         await engine.create_table(NOTES)
-        await asyncio.gather(*(engine.put(Put(NOTES, note(number))) for number in range(5)))
+        await asyncio.gather(*(engine.put(Put(NOTES, make_note(number))) for number in range(5)))
         fill_up()
         acknowledged = await fill(engine, report)
         report.while_full = await try_all(engine)
@@ -124,7 +124,7 @@ async def run_full(
     async with open_sqlite(directory) as engine:
         report.lost_at_the_end = await missing(engine, acknowledged)
         ends = await asyncio.gather(
-            *(outcome(engine.put(Put(NOTES, note(20_000 + number)))) for number in range(50))
+            *(outcome(engine.put(Put(NOTES, make_note(20_000 + number)))) for number in range(50))
         )
         report.written_after = ends.count("done")
         await engine.ensure_table(NOTES_LATER)
@@ -142,7 +142,7 @@ async def _reopen(directory: Path, acknowledged: set[str], report: Report) -> No
 
 
 def full(directory: Path, how: str) -> None:
-    """The scenario on a small file system with a ballast file that leaves no room, or under a limit of a file's size."""
+    """Run the scenario on a small file system, or with a limit on the file size."""
     if how == "mount":
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={SPACE * 2}", "tally-test", directory], check=True
@@ -171,7 +171,7 @@ async def _open_and_write(directory: Path) -> None:
 
 
 def open_as_nobody(directory: Path) -> None:
-    """Say how opening ends for somebody who may not write there."""
+    """Report how opening ends without write permission."""
     with tempfile.TemporaryDirectory() as own:
         asyncio.run(
             _open_and_write(Path(own))

@@ -1,4 +1,4 @@
-"""Brings jobs of the writer into one group, so that a test knows what shares a commit."""
+"""Puts writer jobs into one group, so that a test knows what shares a commit."""
 
 import threading
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tally.store.sqlite import SqliteEngine
 
 @contextmanager
 def one_group(engine: SqliteEngine) -> Iterator[None]:
-    """Keep the writer busy, so that all that is asked for meanwhile makes one group."""
+    """Block the writer, so that all jobs submitted meanwhile form one group."""
     busy, go_on = threading.Event(), threading.Event()
 
     def wait(_connection: apsw.Connection) -> None:

@@ -68,12 +68,12 @@ Step: TypeAlias = Put | Update | Delete
 
 
 def single_key(name: str) -> Item:
-    """The key of a writer that writes one item."""
+    """The key of a writer of one item."""
     return {"group": f"group-{int(name.split('-')[1]) % 4}", "id": name}
 
 
 def single_state(name: str, number: int) -> Item | None:
-    """What stands at the key after its n-th step: six kinds of steps in turn, the last of them a delete."""
+    """The item after the n-th step; six kinds of steps rotate, the last is a delete."""
     phase = number % 6
     if phase == 0:
         return None
@@ -95,7 +95,7 @@ def single_state(name: str, number: int) -> Item | None:
 
 
 def single_step(name: str, number: int) -> Step:
-    """The write that leads from one state to the next: a put, a conditional update, a conditional delete."""
+    """The write that leads to the next state: a put, a conditional update or a conditional delete."""
     key, before, after = (
         single_key(name),
         single_state(name, number - 1),
@@ -114,12 +114,12 @@ def single_step(name: str, number: int) -> Step:
 
 
 def batch_key(name: str, position: int) -> Item:
-    """The key of one item of a writer that writes several at once."""
+    """The key of one item of a batch writer."""
     return {"group": name, "id": f"item-{position}"}
 
 
 def batch_state(name: str, position: int, number: int) -> Item | None:
-    """What stands there after the writer's n-th batch, which puts some of its items and deletes the others."""
+    """The item after the writer's n-th batch, which puts some items and deletes the others."""
     if number == 0 or (number + position) % 3 == 0:
         return None
     return {
@@ -136,14 +136,14 @@ def account(number: int) -> Item:
 
 
 def transfer(name: str, number: int) -> tuple[int, int, int]:
-    """From, to, and how much: a different pair each time."""
+    """Source, target and amount; a different pair each time."""
     seed = number * 7 + int(name.split("-")[1]) * 3
     source = seed % ACCOUNTS_COUNT
     return source, (source + 1 + seed % (ACCOUNTS_COUNT - 1)) % ACCOUNTS_COUNT, 1 + seed % 40
 
 
 def transfer_transaction(name: str, number: int) -> Transaction:
-    """The money moves and the ledger says so, or neither happens."""
+    """Transfer money and record it in the ledger, atomically."""
     source, target, amount = transfer(name, number)
     entry = {"id": f"{name}/{number}", "worker": name, "number": number}
     return Transaction(
@@ -156,7 +156,7 @@ def transfer_transaction(name: str, number: int) -> Transaction:
 
 
 def token_transaction(name: str, number: int) -> Transaction:
-    """Counts once, however often it is sent; without its token it would count each time."""
+    """An increment that counts once because of its token, however often it is sent."""
     token = f"{name}/{number}"
     entry = {"id": token, "worker": name, "number": number}
     return Transaction(
@@ -165,7 +165,7 @@ def token_transaction(name: str, number: int) -> Transaction:
 
 
 def pair_transactions(name: str, number: int) -> list[Transaction]:
-    """Some transactions that each put a pair, and one more that must be refused: half of it has always been there."""
+    """Transactions that each put a pair, and one that must be rejected because half of it exists."""
     pairs = [{"id": f"{name}/{number}/{position}"} for position in range(PAIRS_AT_ONCE)]
     good = [Transaction((Put(LEFT, pair, NEW), Put(RIGHT, pair, NEW))) for pair in pairs]
     return [
@@ -181,5 +181,5 @@ def pair_transactions(name: str, number: int) -> list[Transaction]:
 
 
 def event(number: int) -> Item:
-    """An item that expires at a time of its own."""
+    """An item with its own expiry."""
     return {"id": f"event-{number}", "expires": LATER + number, "parity": number % 2}

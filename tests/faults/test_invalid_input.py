@@ -1,7 +1,7 @@
-"""A request that is wrong in itself is refused with an error of its own type, and nothing at all is written.
+"""An invalid request raises its specific error, and nothing is written.
 
-The suite in `tests/store` holds all engines to the same errors. Here the files are compared byte
-for byte before and after: the refusal must come before the first write, not be undone after it.
+`tests/store` checks the errors on all engines. These tests compare the files byte by byte: the
+rejection must precede the first write, not undo it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -314,7 +314,7 @@ async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sqli
 
 
 def fingerprint(database: Path) -> list[str]:
-    """The database and its log, byte for byte."""
+    """The bytes of the database and its log."""
     return [
         sha256(path.read_bytes()).hexdigest()
         for path in (database, database.with_name(database.name + "-wal"))
@@ -322,7 +322,7 @@ def fingerprint(database: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_bad_input_is_refused_by_its_own_error_before_anything_is_written(
+async def test_invalid_input_is_rejected_before_anything_is_written(
     engine: SqliteEngine, name: str
 ) -> None:
     call, error, words = CASES[name]
@@ -335,8 +335,8 @@ async def test_bad_input_is_refused_by_its_own_error_before_anything_is_written(
     assert (await engine.get(Get(PLAYERS, KEY))).item == ANN
 
 
-async def test_the_fingerprint_sees_a_write(engine: SqliteEngine) -> None:
-    """The proof that the test above can fail."""
+async def test_the_fingerprint_detects_a_write(engine: SqliteEngine) -> None:
+    """Proves that the test above can fail."""
     before = fingerprint(engine.path)
     await engine.put(Put(PLAIN, {"id": "seen"}))
     assert fingerprint(engine.path) != before
@@ -375,10 +375,10 @@ STRANGE = (
 
 
 @pytest.mark.parametrize("word", RESERVED + STRANGE)
-async def test_any_attribute_name_may_be_used_in_every_expression(
+async def test_any_attribute_name_is_allowed_in_every_expression(
     engine: SqliteEngine, word: str
 ) -> None:
-    """Reserved words of DynamoDB, and names that look like parts of an expression, are names like any other."""
+    """Includes reserved words and names that look like parts of an expression."""
     key = {"id": f"word-{word}"}
     await engine.put(Put(PLAIN, {**key, word: 1}, not_exists(word)))
     await engine.update(
