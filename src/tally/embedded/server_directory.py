@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import stat
 from contextlib import suppress
@@ -20,6 +21,12 @@ class EmbeddedServerError(Unavailable):
     """An embedded server cannot run; the message says why and what to do."""
 
     default_code = "server_failed"
+
+
+def find_in_wheel(package: str, pattern: str) -> list[Path]:
+    """Return the files of an installed package that match, without importing the package."""
+    spec = importlib.util.find_spec(package)
+    return sorted(Path(spec.origin).parent.glob(pattern)) if spec and spec.origin else []
 
 
 def private_directory(path: Path) -> Path:

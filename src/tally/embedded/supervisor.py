@@ -1,9 +1,9 @@
 """Supervises one server: starts it, waits until it is ready, restarts it and stops it.
 
 Of all programs on one data directory, the one with the directory's lock has the server as its
-child. The others use the server too and poll the lock; whoever acquires it restarts the server. The
-kernel stops the server when its program ends, so no process has to be found and killed by an id
-that may have been reused.
+child. The others use the server too and poll the lock; the one that acquires it restarts the
+server. The kernel stops the server when its program ends, so no process has to be found and killed
+by an id that may have been reused.
 """
 
 import asyncio

