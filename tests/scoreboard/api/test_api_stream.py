@@ -29,7 +29,7 @@ from tests.scoreboard.api.harness import (
 from tests.scoreboard.api.servers import SharedServers, restartable_redis
 from tests.scoreboard.api.stream_client import StreamClient, connect, open_stream
 
-SECONDS = 30
+TIMEOUT_SECONDS = 30
 
 
 async def test_a_subscriber_receives_a_snapshot_and_then_changes(
@@ -183,12 +183,12 @@ async def test_streams_above_the_limit_are_rejected_until_one_closes(
         eleventh.writer.transport.abort()
         own[0].writer.transport.abort()
 
-        async def is_let_in() -> bool:
+        async def is_accepted() -> bool:
             status, stream = await connect(harness.url, player.token)
             stream.writer.transport.abort()
             return status == 200
 
-        assert await wait_until(is_let_in) < SECONDS
+        assert await wait_until(is_accepted) < TIMEOUT_SECONDS
 
 
 @pytest.mark.parametrize(("token", "code"), [("x", "UNAUTHORIZED"), ("", "UNAUTHORIZED")])
@@ -235,20 +235,20 @@ async def test_without_redis_servers_publish_their_changes_and_poll_for_others(
         async with (
             run_scoreboard(settings, jobs=True) as one,
             run_scoreboard(settings, jobs=True) as two,
-            open_stream(one.url) as of_one,
-            open_stream(two.url) as of_two,
+            open_stream(one.url) as first_stream,
+            open_stream(two.url) as second_stream,
         ):
             player = await one.player()
             await redis.kill()
             await one.score(player, 5)
             updates = await asyncio.wait_for(
-                wait_for_score([of_one, of_two], player.user_id, 5), SECONDS
+                wait_for_score([first_stream, second_stream], player.user_id, 5), TIMEOUT_SECONDS
             )
             assert [update["leaderboard"][0]["score"] for update in updates] == [5, 5]
             await redis.start()
             await two.score(player, 5)
             updates = await asyncio.wait_for(
-                wait_for_score([of_one, of_two], player.user_id, 10), SECONDS
+                wait_for_score([first_stream, second_stream], player.user_id, 10), TIMEOUT_SECONDS
             )
             assert [update["leaderboard"][0]["score"] for update in updates] == [10, 10]
 
@@ -314,7 +314,7 @@ async def test_subscribers_of_all_processes_receive_every_change(
                 "new_score"
             ] == score
             updates = await asyncio.wait_for(
-                wait_for_score(streams, player.user_id, score), SECONDS
+                wait_for_score(streams, player.user_id, score), TIMEOUT_SECONDS
             )
             assert [update["leaderboard"][0]["score"] for update in updates] == [score] * 80
 

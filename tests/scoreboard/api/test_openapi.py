@@ -28,7 +28,7 @@ from tests.scoreboard.api.harness import (
 from tests.scoreboard.api.servers import SharedServers
 
 EXAMPLES = 6
-NOBODY = "5ed17a11-c0de-4000-8000-000000000000"
+UNKNOWN_ID = "5ed17a11-c0de-4000-8000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ("POST", "/auth/logout"): ValidRequest(status=204, is_fuzzed=False),
     ("DELETE", "/users/me"): ValidRequest(status=204, is_fuzzed=False),
 }
-FUZZED = [entry for entry, good in OPERATIONS.items() if good.is_fuzzed]
-CLOSED = [entry for entry, good in OPERATIONS.items() if not good.is_open]
+FUZZED = [entry for entry, request in OPERATIONS.items() if request.is_fuzzed]
+CLOSED = [entry for entry, request in OPERATIONS.items() if not request.is_open]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,9 @@ CODES = {
 
 def test_the_document_lists_every_error_code(documented: DocumentedServer) -> None:
     assert {
-        body["error"]["code"] for entry in OPERATIONS for body in documented.document.errors(*entry)
+        body["error"]["code"]
+        for operation in OPERATIONS
+        for body in documented.document.errors(*operation)
     } == CODES
 
 
@@ -155,9 +157,9 @@ def test_the_document_lists_every_error_code(documented: DocumentedServer) -> No
 async def test_a_valid_request_returns_the_documented_response(
     documented: DocumentedServer, method: str, path: str
 ) -> None:
-    good, harness, document = OPERATIONS[method, path], documented.harness, documented.document
+    request, harness, document = OPERATIONS[method, path], documented.harness, documented.document
     player = await harness.player()
-    known = {
+    placeholders = {
         "USER": player.user_id,
         "REFRESH": player.refresh_token,
         "TOKEN": await harness.complete_action(player),
@@ -165,13 +167,13 @@ async def test_a_valid_request_returns_the_documented_response(
     [session] = (await harness.send("GET", "/auth/sessions", token=player.token)).data["sessions"]
 
     def send() -> int:
-        parts: Json = {"query": dict(good.query)}
+        parts: Json = {"query": dict(request.query)}
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
-        if good.body is not None:
+        if request.body is not None:
             body = {
-                name: known.get(value, value) if isinstance(value, str) else value
-                for name, value in good.body.items()
+                name: placeholders.get(value, value) if isinstance(value, str) else value
+                for name, value in request.body.items()
             }
             parts |= {"body": body, "media_type": "application/json"}
         case = document.operation(method, path).Case(**parts)
@@ -179,7 +181,7 @@ async def test_a_valid_request_returns_the_documented_response(
             return document.check_stream_head(case, {})
         return document.check_response(case, documented.credentials(player))
 
-    assert await asyncio.to_thread(send) == good.status
+    assert await asyncio.to_thread(send) == request.status
 
 
 @pytest.mark.judge
@@ -204,17 +206,21 @@ async def test_requests_without_credentials_return_documented_responses(
     documented: DocumentedServer, method: str, path: str
 ) -> None:
     def send() -> list[int]:
-        operation, good = documented.document.operation(method, path), OPERATIONS[method, path]
+        operation, request = documented.document.operation(method, path), OPERATIONS[method, path]
         parts: Json = (
-            {} if good.body is None else {"body": good.body, "media_type": "application/json"}
+            {} if request.body is None else {"body": request.body, "media_type": "application/json"}
         )
         if "{session_id}" in path:
-            parts["path_parameters"] = {"session_id": NOBODY}
-        cases = [operation.Case(query=dict(good.query), **parts) for _ in range(2)]
-        strange = {"X-Internal-API-Key": "x", "X-Admin-API-Key": "x", "Authorization": "Bearer x"}
+            parts["path_parameters"] = {"session_id": UNKNOWN_ID}
+        cases = [operation.Case(query=dict(request.query), **parts) for _ in range(2)]
+        invalid_headers = {
+            "X-Internal-API-Key": "x",
+            "X-Admin-API-Key": "x",
+            "Authorization": "Bearer x",
+        }
         return [
             documented.document.check_response(case, headers)
-            for case, headers in zip(cases, ({}, strange), strict=True)
+            for case, headers in zip(cases, ({}, invalid_headers), strict=True)
         ]
 
     assert await asyncio.to_thread(send) == [401, 401]

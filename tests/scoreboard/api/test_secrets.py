@@ -17,7 +17,7 @@ from tests.scoreboard.api.harness import (
 from tests.scoreboard.api.servers import SharedServers, restartable_redis
 
 PASSWORD = "correct horse battery"
-WRONG = "a password that is wrong"
+WRONG = "a wrong password of some length"
 
 
 async def test_no_secret_appears_in_rows_redis_or_logs(
@@ -38,19 +38,19 @@ async def test_no_secret_appears_in_rows_redis_or_logs(
         await harness.send("POST", "/auth/login", {"login": "ana", "password": WRONG})
         token, refresh_token = data["tokens"]["access_token"], data["tokens"]["refresh_token"]
         action = {"action_id": "a1", "user_id": data["user"]["user_id"], "max_score": 5}
-        vouched = await harness.send(
+        completed = await harness.send(
             "POST", "/internal/actions/complete", action, headers={"X-Internal-API-Key": INTERNAL}
         )
-        action_token = vouched.data["action_token"]
-        update_score = {"action_token": action_token, "score_delta": 5}
+        action_token = completed.data["action_token"]
+        update = {"action_token": action_token, "score_delta": 5}
         for sent in (token, token[:-2]):
-            await harness.send("PATCH", "/scores", update_score, sent)
+            await harness.send("PATCH", "/scores", update, sent)
             await harness.send(
-                "PATCH", f"/scores?token={sent}&action_token={action_token}", update_score, sent
+                "PATCH", f"/scores?token={sent}&action_token={action_token}", update, sent
             )
-        in_redis = await dump_redis(harness.scoreboard.redis.client)
+        redis_dump = await dump_redis(harness.scoreboard.redis.client)
         await redis.kill()
-        assert (await harness.send("PATCH", "/scores", update_score, token)).status == 200
+        assert (await harness.send("PATCH", "/scores", update, token)).status == 200
         renewed = (
             await harness.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
         ).data
@@ -82,12 +82,12 @@ async def test_no_secret_appears_in_rows_redis_or_logs(
         "the key of access tokens": SESSION_KEY.reveal(),
     }
     assert "argon2id" in rows
-    assert b"leaderboard:global" in in_redis
+    assert b"leaderboard:global" in redis_dump
     assert stream.getvalue().count("\n") > 10
     for name, secret in secrets.items():
         assert secret not in stream.getvalue(), name
         assert secret not in rows, name
-        assert secret.encode() not in in_redis, name
+        assert secret.encode() not in redis_dump, name
 
 
 async def dump_redis(client: object) -> bytes:

@@ -29,7 +29,7 @@ from tests.scoreboard.api.harness import (
 )
 from tests.scoreboard.api.servers import SharedServers, restartable_redis
 
-LIVELY = PlayerBehaviour(
+ACTIVE_PLAYERS = PlayerBehaviour(
     interval=0.02,
     replay_probability=0.5,
     cheat_probability=0.5,
@@ -37,10 +37,10 @@ LIVELY = PlayerBehaviour(
 )
 
 
-def fleet_on(harness: ScoreboardHarness, client: Client, key: str = INTERNAL) -> PlayerFleet:
+def new_fleet(harness: ScoreboardHarness, client: Client, key: str = INTERNAL) -> PlayerFleet:
     clock = SystemClock()
     server = ScoreboardClient(client, f"{harness.url}{API}", Secret(key), clock)
-    return PlayerFleet(server, clock, random.Random(11), LIVELY)
+    return PlayerFleet(server, clock, random.Random(11), ACTIVE_PLAYERS)
 
 
 async def test_simulated_players_find_no_violation_while_redis_is_killed(
@@ -53,7 +53,7 @@ async def test_simulated_players_find_no_violation_while_redis_is_killed(
         run_scoreboard(server_settings((dsn, redis.address), tmp_path), jobs=True) as harness,
         ClientBuilder().no_proxy().timeout(timedelta(seconds=30)).build() as client,
     ):
-        fleet = fleet_on(harness, client)
+        fleet = new_fleet(harness, client)
         stats = fleet.scoreboard.stats
         async with fleet.running(6):
             await wait_until(lambda: _as_coroutine(stats.games > 30))
@@ -72,7 +72,7 @@ async def test_simulated_players_find_no_violation_while_redis_is_killed(
             assert player.account is not None
             assert leaderboard[player.account.user_id] >= player.score > 0
         assert "violations: 0" in stats_line(player_rows(fleet, 1.0), 1.0)
-        second = fleet_on(harness, client)
+        second = new_fleet(harness, client)
         async with second.running(2):
             await wait_until(lambda: _as_coroutine(second.registered_count == 2))
         assert (await harness.leaderboard())["total_players"] == 6, (
@@ -86,7 +86,7 @@ async def _as_coroutine(value: bool) -> bool:
 
 async def test_a_wrong_key_stops_the_simulation(harness: ScoreboardHarness) -> None:
     async with ClientBuilder().no_proxy().build() as client:
-        fleet = fleet_on(harness, client, "not-the-key-of-the-game-servers-01")
+        fleet = new_fleet(harness, client, "not-the-key-of-the-game-servers-01")
         async with fleet.running(2):
             await asyncio.wait_for(fleet.rejected.wait(), 30)
     assert "401 UNAUTHORIZED" in fleet.scoreboard.stats.last_error
