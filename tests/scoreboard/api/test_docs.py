@@ -52,7 +52,7 @@ async def test_the_commands_of_the_page_work(shared_servers: SharedServers, tmp_
         b'"level":3',
         b'"is_current":true',
         b'"found":0',
-        b"promises broken: 0",
+        b"violations: 0",
     ):
         assert word in out, (word, out[-2000:])
     assert leaderboard["total_players"] == 5, (
