@@ -1,80 +1,64 @@
 """The declared access patterns match the seed and what the backend does."""
 
 import re
-from dataclasses import dataclass
 
-import msgspec
 import pytest
-from typer.testing import CliRunner
 
-from tally.app import CATALOGUE
-from tally.cli import cli
 from tally.collect.repository.table import COMMIT_COLLECT, OWNER, athlete_pk, item_key
 from tally.kit.change_poller import POLL_SECONDS
 from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Update
-from tally.store.catalogue import Catalogue, find_problems
 from tally.store.expressions import F
 from tally.store.report import PatternRow
 from tests.collect.server_harness import VERIFY, ApiResponse, CollectServer, LinkedUser
 from tests.collect.test_api_strava import event
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """An access that the seed specifies."""
-
-    table: str
-    operation: str
-    index: str | None = None
-    key: tuple[str, ...] = ()
-
+from tests.seed_patterns import SeedAccess, check_descriptions, matching_patterns, read_patterns
 
 # In the order of the seed: main table, its index, sessions, audit, idempotency.
 SEED = {
-    "profile": Access("CommitCollect", "GetItem", None, ("PK=USER#{userId}", "SK=PROFILE")),
-    "profile, first login": Access(
+    "profile": SeedAccess("CommitCollect", "GetItem", None, ("PK=USER#{userId}", "SK=PROFILE")),
+    "profile, first login": SeedAccess(
         "CommitCollect", "PutItem (conditional)", None, ("SK=PROFILE", "attribute_not_exists(PK)")
     ),
-    "connection": Access("CommitCollect", "GetItem", None, ("SK=STRAVA#CONNECTION",)),
-    "link in one transaction": Access(
+    "connection": SeedAccess("CommitCollect", "GetItem", None, ("SK=STRAVA#CONNECTION",)),
+    "link in one transaction": SeedAccess(
         "CommitCollect", "TransactWriteItems", None, ("OWNER", "STRAVA#CONNECTION")
     ),
-    "workout": Access("CommitCollect", "GetItem", None, ("SK=WORKOUT#STRAVA#{activityId}",)),
-    "aggregation, projected": Access(
+    "workout": SeedAccess("CommitCollect", "GetItem", None, ("SK=WORKOUT#STRAVA#{activityId}",)),
+    "aggregation, projected": SeedAccess(
         "CommitCollect", "Query", None, ("begins_with(SK, WORKOUT#STRAVA#)", "five attributes")
     ),
-    "milestones": Access(
+    "milestones": SeedAccess(
         "CommitCollect", "Query", None, ("PK=USER#{userId}", "begins_with(SK, MILESTONE#)")
     ),
-    "minting in one transaction": Access(
+    "minting in one transaction": SeedAccess(
         "CommitCollect", "TransactWriteItems", None, ("version = :read", "#AWARD#{part}")
     ),
-    "model and parts": Access("CommitCollect", "Query", None, ("PK=MODEL#{modelId}",)),
-    "shipped models in batches of 25": Access(
+    "model and parts": SeedAccess("CommitCollect", "Query", None, ("PK=MODEL#{modelId}",)),
+    "shipped models in batches of 25": SeedAccess(
         "CommitCollect", "BatchWriteItem", None, ("PART#{index}", "batches of 25")
     ),
-    "owner of an athlete": Access(
+    "owner of an athlete": SeedAccess(
         "CommitCollect", "GetItem", None, ("PK=STRAVA#ATHLETE#{athleteId}", "SK=OWNER")
     ),
-    "athlete to user": Access(
+    "athlete to user": SeedAccess(
         "CommitCollect", "Query (GSI)", "GSI1", ("GSI1PK=STRAVA#ATHLETE#{athleteId}",)
     ),
-    "deletion in batches of 25": Access(
+    "deletion in batches of 25": SeedAccess(
         "CommitCollect", "Query + BatchWriteItem", None, ("PK=USER#{userId}", "batches of 25")
     ),
-    "session": Access("CommitCollectSessions", "GetItem", None, ("PK=SESSION#", "SK=META")),
-    "logout": Access("CommitCollectSessions", "DeleteItem", None, ("PK=SESSION#",)),
-    "audit by user": Access(
+    "session": SeedAccess("CommitCollectSessions", "GetItem", None, ("PK=SESSION#", "SK=META")),
+    "logout": SeedAccess("CommitCollectSessions", "DeleteItem", None, ("PK=SESSION#",)),
+    "audit by user": SeedAccess(
         "CommitCollectAudit", "Query", None, ("PK=USER#{userId}", "begins_with(SK, AUDIT#)")
     ),
-    "audit by correlation": Access(
+    "audit by correlation": SeedAccess(
         "CommitCollectAudit", "Query (GSI)", "GSI1", ("GSI1PK=CORR#{correlationId}",)
     ),
-    "audit by event": Access(
+    "audit by event": SeedAccess(
         "CommitCollectAudit", "Query (GSI)", "GSI2", ("GSI2PK=EVENT#{eventType}#{yyyyMM}",)
     ),
-    "deduplication": Access(
+    "deduplication": SeedAccess(
         "CommitCollectIdempotency",
         "UpdateItem (conditional) + GetItem (if the claim fails)",
         None,
@@ -85,10 +69,7 @@ SEED = {
 
 @pytest.fixture(scope="module")
 def printed() -> list[PatternRow]:
-    """The output of `tally patterns collect --json`."""
-    result = CliRunner().invoke(cli, ["patterns", "collect", "--json"])
-    assert result.exit_code == 0, result.output
-    return msgspec.json.decode(result.stdout, type=list[PatternRow])
+    return read_patterns("collect")
 
 
 @pytest.mark.parametrize("name", SEED)
@@ -96,24 +77,12 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
     printed: list[PatternRow], name: str
 ) -> None:
     """With the same table, operation, index and key condition."""
-    expected = SEED[name]
-    found = [
-        row
-        for row in printed
-        if (row.table, row.operation, row.index)
-        == (expected.table, expected.operation, expected.index)
-        and all(words in row.key_condition for words in expected.key)
-    ]
-    assert found, f"{name}: {expected}"
+    assert matching_patterns(printed, SEED[name]), f"{name}: {SEED[name]}"
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
     """Patterns that read several pages have a bound."""
-    for row in printed:
-        assert row.trigger, row.pattern
-        assert row.frequency, row.pattern
-        assert "Scan" not in row.operation
-    assert find_problems(Catalogue({"collect": CATALOGUE.backends["collect"]})) == []
+    check_descriptions("collect", printed)
 
 
 async def expect(member: LinkedUser, method: str, path: str, status: int = 200) -> ApiResponse:

@@ -16,8 +16,6 @@ from tally.collect.model.records import (
     MilestoneWithAwards,
     Sport,
     WorkoutProjection,
-    normalize_metres,
-    parse_time,
 )
 from tally.collect.model.rules import (
     SPORT_FAMILIES,
@@ -30,6 +28,7 @@ from tally.collect.model.rules import (
     progress_percent,
     total_progress,
 )
+from tally.collect.model.validation import normalize_metres, parse_time
 from tally.collect.service.models import bundled_models
 from tally.errors import Invalid
 from tests.collect import factories

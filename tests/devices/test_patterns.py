@@ -1,62 +1,46 @@
 """The declared access patterns match the seed and what the routes do."""
 
-from dataclasses import dataclass
-
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
-from tally.app import CATALOGUE
-from tally.cli import cli
-from tally.store.catalogue import Catalogue, find_problems
 from tally.store.report import PatternRow
 from tests.devices.harness import ADMIN, FIRST_MS, Board, DevicesServer, Json
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """An access that the seed specifies."""
-
-    table: str
-    operation: str
-    index: str | None = None
-    key: tuple[str, ...] = ()
-
+from tests.seed_patterns import SeedAccess, check_descriptions, matching_patterns, read_patterns
 
 # In the order of the seed: query, idempotency and update patterns of each table.
 SEED = {
-    "devices: register": Access("devices", "UpdateItem", None, ("hardware_id",)),
-    "devices: detail": Access("devices", "GetItem", None, ("hardware_id",)),
-    "devices: last seen": Access(
+    "devices: register": SeedAccess("devices", "UpdateItem", None, ("hardware_id",)),
+    "devices: detail": SeedAccess("devices", "GetItem", None, ("hardware_id",)),
+    "devices: last seen": SeedAccess(
         "devices", "UpdateItem (conditional)", None, ("hardware_id", "last_seen_at")
     ),
-    "devices: listing by activity": Access(
+    "devices: listing by activity": SeedAccess(
         "devices", "Query (GSI)", "gsi1", ('gsi1pk = "devices"', "newest first")
     ),
-    "devices: friendly name": Access(
+    "devices: friendly name": SeedAccess(
         "devices", "UpdateItem (conditional)", None, ("attribute_exists(hardware_id)",)
     ),
-    "readings: latest": Access(
+    "readings: latest": SeedAccess(
         "device_readings", "Query", None, ("hardware_id = :", "newest first", "Limit 1")
     ),
-    "readings: time range": Access(
+    "readings: time range": SeedAccess(
         "device_readings", "Query", None, ("hardware_id = :", "ts_batch BETWEEN :from AND :to")
     ),
-    "batches: idempotency": Access(
+    "batches: idempotency": SeedAccess(
         "device_readings",
         "TransactWriteItems with processed_batches",
         None,
         ("attribute_not_exists(batch_id)",),
     ),
-    "keys: create": Access("api_keys", "PutItem (conditional)", None, ("key_id",)),
-    "keys: look up by hash": Access(
+    "keys: create": SeedAccess("api_keys", "PutItem (conditional)", None, ("key_id",)),
+    "keys: look up by hash": SeedAccess(
         "api_keys", "Query (GSI)", "api_key_hash_index", ("api_key_hash = :hash",)
     ),
-    "keys: listing by creation": Access(
+    "keys: listing by creation": SeedAccess(
         "api_keys", "Query (GSI)", "gsi1", ('gsi1pk = "api_keys"', "newest first")
     ),
-    "keys: last used": Access("api_keys", "UpdateItem (conditional)", None, ("last_used_at",)),
-    "keys: revoke": Access(
+    "keys: last used": SeedAccess("api_keys", "UpdateItem (conditional)", None, ("last_used_at",)),
+    "keys: revoke": SeedAccess(
         "api_keys", "UpdateItem (conditional)", None, ("attribute_exists(key_id)",)
     ),
 }
@@ -64,34 +48,19 @@ SEED = {
 
 @pytest.fixture(scope="module")
 def printed() -> list[PatternRow]:
-    """The output of `tally patterns devices --json`."""
-    result = CliRunner().invoke(cli, ["patterns", "devices", "--json"])
-    assert result.exit_code == 0, result.output
-    return msgspec.json.decode(result.stdout, type=list[PatternRow])
+    return read_patterns("devices")
 
 
 @pytest.mark.parametrize("name", SEED)
 def test_every_access_of_the_seed_is_a_declared_pattern(
     printed: list[PatternRow], name: str
 ) -> None:
-    expected = SEED[name]
-    found = [
-        row
-        for row in printed
-        if (row.table, row.operation, row.index)
-        == (expected.table, expected.operation, expected.index)
-        and all(words in row.key_condition for words in expected.key)
-    ]
-    assert found, f"{name}: {expected}"
+    assert matching_patterns(printed, SEED[name]), f"{name}: {SEED[name]}"
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
     assert len(printed) == 15
-    for row in printed:
-        assert row.trigger, row.pattern
-        assert row.frequency, row.pattern
-        assert "Scan" not in row.operation
-    assert find_problems(Catalogue({"devices": CATALOGUE.backends["devices"]})) == []
+    check_descriptions("devices", printed)
 
 
 async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:

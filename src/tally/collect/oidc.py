@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 import msgspec
 from pyreqwest.client import Client
 
-from tally.collect.model.records import OidcIdentity, check_user_id
+from tally.collect.model.records import OidcIdentity
+from tally.collect.model.validation import check_user_id
 from tally.errors import Invalid, Unauthenticated, Unavailable
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import Clock

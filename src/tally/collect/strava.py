@@ -14,14 +14,8 @@ import msgspec
 from pyreqwest.client import Client
 from pyreqwest.request import RequestBuilder
 
-from tally.collect.model.records import (
-    AthleteTokens,
-    StravaTokens,
-    TokensRevoked,
-    Workout,
-    normalize_metres,
-    parse_time,
-)
+from tally.collect.model.records import AthleteTokens, StravaTokens, TokensRevoked, Workout
+from tally.collect.model.validation import normalize_metres, parse_time
 from tally.errors import Invalid, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
 from tally.kit.clock import Clock

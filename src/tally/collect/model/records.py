@@ -1,14 +1,10 @@
-"""Users, workouts, models, milestones and awards as immutable records, and their validation."""
+"""Users, workouts, models, milestones and awards as immutable records, and their limits."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
-
-from tally.errors import Invalid
 
 # The start key of the next page. Only the repository knows its structure.
 PageKey: TypeAlias = Mapping[str, Any]
@@ -18,14 +14,11 @@ MAX_WORKOUTS: Final = 3000
 MAX_MILESTONES: Final = 50
 MAX_PARTS: Final = 99
 MAX_TARGET: Final = 1_000_000_000
-MAX_METRES: Final = Decimal(1_000_000_000)
 SESSION_SECONDS: Final = 30 * 86_400
 STATE_SECONDS: Final = 600
 AUDIT_TTL_SECONDS: Final = 90 * 86_400
 IDEMPOTENCY_TTL_SECONDS: Final = 7 * 86_400
 ANONYMOUS: Final = "anonymous"
-
-_user_id = re.compile(r"[A-Za-z0-9._:|@+-]{1,128}")
 
 
 class Sport(StrEnum):
@@ -38,11 +31,15 @@ class Sport(StrEnum):
 
 
 class Metric(StrEnum):
+    """What a milestone sums."""
+
     DISTANCE_METERS = "DISTANCE_METERS"
     ELEVATION_METERS = "ELEVATION_METERS"
 
 
 class MilestoneStatus(StrEnum):
+    """A completed milestone never becomes active again."""
+
     ACTIVE = "ACTIVE"
     COMPLETED = "COMPLETED"
 
@@ -53,6 +50,8 @@ class TokensRevoked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
+    """A user account."""
+
     user_id: str
     email: str | None
     plan: str
@@ -179,6 +178,8 @@ class ModelMeta:
 
 @dataclass(frozen=True, slots=True)
 class Model:
+    """A model with all its parts."""
+
     meta: ModelMeta
     parts: tuple[Part, ...]
 
@@ -265,43 +266,3 @@ class AuditEvent:
     correlation_id: str
     facts: Mapping[str, str | int] = field(default_factory=dict)
     ip_hash: str | None = None
-
-
-def check_user_id(value: object) -> str:
-    """Require an OIDC subject that is valid in a key."""
-    if not isinstance(value, str) or not _user_id.fullmatch(value):
-        raise Invalid(
-            "sub must have 1 to 128 letters, digits and . _ : | @ + -",
-            code="invalid_subject",
-            field="sub",
-        )
-    return value
-
-
-def parse_time(text: str, field_name: str) -> str:
-    """Normalize an RFC 3339 time to UTC and whole seconds, so that text sorts like time."""
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _invalid_time(field_name) from error
-    if parsed.tzinfo is None:
-        raise _invalid_time(field_name)
-    try:
-        return parsed.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
-    except OverflowError as error:
-        raise _invalid_time(field_name) from error
-
-
-def _invalid_time(field_name: str) -> Invalid:
-    return Invalid(
-        f"{field_name} must be an RFC 3339 time such as 2026-01-31T09:30:00Z",
-        code="invalid_field",
-        field=field_name,
-    )
-
-
-def normalize_metres(value: Decimal | None) -> Decimal:
-    """Round metres to millimetres. Values out of range count as 0."""
-    if value is None or not value.is_finite() or not 0 <= value < MAX_METRES:
-        return Decimal(0)
-    return value.quantize(Decimal("0.001"))

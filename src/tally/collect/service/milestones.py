@@ -8,9 +8,9 @@ from tally.collect.model.records import (
     Milestone,
     MilestoneWithAwards,
     Sport,
-    parse_time,
 )
 from tally.collect.model.rules import check_goal, check_period
+from tally.collect.model.validation import parse_time
 from tally.collect.repository.main import CollectRepository
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine

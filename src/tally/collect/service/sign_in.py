@@ -43,6 +43,8 @@ class LoginRedirect:
 
 @dataclass(frozen=True, slots=True)
 class LoginResult:
+    """The new session and the path to redirect to."""
+
     session_id: str
     user_id: str
     return_to: str

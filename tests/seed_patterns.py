@@ -1,0 +1,48 @@
+"""Checks declared access patterns against those that a seed specifies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from typer.testing import CliRunner
+
+from tally.app import CATALOGUE
+from tally.cli import cli
+from tally.store.catalogue import Catalogue, find_problems
+from tally.store.report import PatternRow
+
+
+@dataclass(frozen=True, slots=True)
+class SeedAccess:
+    """An access that a seed specifies."""
+
+    table: str
+    operation: str
+    index: str | None = None
+    key: tuple[str, ...] = ()
+
+
+def read_patterns(backend: str) -> list[PatternRow]:
+    """Return the output of `tally patterns BACKEND --json`."""
+    result = CliRunner().invoke(cli, ["patterns", backend, "--json"])
+    assert result.exit_code == 0, result.output
+    return msgspec.json.decode(result.stdout, type=list[PatternRow])
+
+
+def matching_patterns(rows: Sequence[PatternRow], access: SeedAccess) -> list[PatternRow]:
+    """Return the patterns with the table, operation, index and key condition of an access."""
+    return [
+        row
+        for row in rows
+        if (row.table, row.operation, row.index) == (access.table, access.operation, access.index)
+        and all(words in row.key_condition for words in access.key)
+    ]
+
+
+def check_descriptions(backend: str, rows: Sequence[PatternRow]) -> None:
+    """Assert that all patterns are described, bounded and free of scans."""
+    for row in rows:
+        assert row.trigger, row.pattern
+        assert row.frequency, row.pattern
+        assert "Scan" not in row.operation
+    assert find_problems(Catalogue({backend: CATALOGUE.backends[backend]})) == []
