@@ -119,19 +119,8 @@ def process_poll(
         events, balls, current_innings(feed.innings), is_first_poll=state.received_at == 0
     )
     selected = _after_alert(state, select_event(new, context, state.cooldowns, now), now)
-    displayed, displayed_at = (
-        (selected, now) if selected is not None else (state.displayed_event, state.displayed_at)
-    )
     builder = _ContentBuilder(feed, balls[-LAST_BALLS:], max_bytes)
-    contents = builder.contents(displayed, state.timestamp)
-    if (
-        _hashes(contents) != state.content_hashes
-        and selected is None
-        and _is_display_over(displayed, displayed_at, now)
-    ):
-        # Something else has changed, so remove the old event. Alone, it is not worth a push.
-        displayed, displayed_at = None, 0
-        contents = builder.contents(displayed, state.timestamp)
+    displayed, displayed_at, contents = _display(state, selected, builder, now)
     hashes = _hashes(contents)
     has_changed = hashes != state.content_hashes
     timestamp = max(now // 1000, state.timestamp + 1) if has_changed else state.timestamp
@@ -150,6 +139,20 @@ def process_poll(
     is_over = any(event.kind is EventKind.MATCH_END for event in events)
     alert = selected if selected is not None and selected.kind.is_alert else None
     return PollResult(next_state, ball_log, tuple(new), contents, has_changed, alert, is_over)
+
+
+def _display(
+    state: PipelineState, selected: KeyEvent | None, builder: "_ContentBuilder", now: int
+) -> tuple[KeyEvent | None, int, dict[str, dict[str, Any]]]:
+    """Return the event to display, the time since when it is displayed, and the content."""
+    if selected is not None:
+        return selected, now, builder.contents(selected, state.timestamp)
+    displayed, displayed_at = state.displayed_event, state.displayed_at
+    contents = builder.contents(displayed, state.timestamp)
+    if _hashes(contents) != state.content_hashes and _is_display_over(displayed, displayed_at, now):
+        # Something else has changed, so remove the old event. Alone, it is not worth a push.
+        return None, 0, builder.contents(None, state.timestamp)
+    return displayed, displayed_at, contents
 
 
 class _ContentBuilder(msgspec.Struct, frozen=True):

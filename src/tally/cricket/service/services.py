@@ -6,8 +6,25 @@ from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
 from tally.cricket.service.activities.lifecycle import ActivityService
 from tally.cricket.service.live.replays import ReplayService
-from tally.cricket.service.queries.services import QueryServices
+from tally.cricket.service.queries.admin import AdminService
+from tally.cricket.service.queries.display import DisplayService
+from tally.cricket.service.queries.feeds import FeedCache
+from tally.cricket.service.queries.leagues import LeagueService
+from tally.cricket.service.queries.matches import MatchService
+from tally.cricket.service.queries.teams import TeamService
 from tally.cricket.service.sync.reference_data import SyncService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryServices:
+    """Services that read, with their caches."""
+
+    teams: TeamService
+    leagues: LeagueService
+    feeds: FeedCache
+    matches: MatchService
+    displays: DisplayService
+    admin: AdminService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

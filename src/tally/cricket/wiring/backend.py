@@ -19,8 +19,7 @@ from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
 from tally.cricket.service.ports import PushGateway
-from tally.cricket.service.queries.services import QueryServices
-from tally.cricket.service.services import CricketServices
+from tally.cricket.service.services import CricketServices, QueryServices
 from tally.cricket.service.sync.reference_data import SyncService
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway

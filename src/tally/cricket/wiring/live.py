@@ -26,7 +26,7 @@ from tally.cricket.service.live.reconciliation import Reconciliation
 from tally.cricket.service.live.replays import ReplayService
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import LiveScores, PushGateway, ReadDisplay
-from tally.cricket.service.queries.services import QueryServices
+from tally.cricket.service.services import QueryServices
 from tally.kit.clock import Clock
 from tally.kit.hub import Hub
 from tally.kit.ids import new_uuid

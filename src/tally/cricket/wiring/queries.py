@@ -11,8 +11,8 @@ from tally.cricket.service.queries.display import DisplayService
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.queries.matches import MatchService
-from tally.cricket.service.queries.services import QueryServices
 from tally.cricket.service.queries.teams import TeamService
+from tally.cricket.service.services import QueryServices
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
 from tally.kit.ttl_cache import TTLCache
@@ -22,17 +22,19 @@ MAX_CACHED_PAGES: Final = 200
 MAX_CACHED_RECORDINGS: Final = 20
 
 
-def build_queries(tables: Repositories, clock: Clock) -> QueryServices:
+def build_queries(repositories: Repositories, clock: Clock) -> QueryServices:
     """Build the services that read."""
     team_service = TeamService(
-        tables.teams, tables.seasons, clock, TTLCache(clock, teams.CACHE_SECONDS, 1)
+        repositories.teams, repositories.seasons, clock, TTLCache(clock, teams.CACHE_SECONDS, 1)
     )
-    league_service = LeagueService(tables.leagues, clock, TTLCache(clock, leagues.CACHE_SECONDS, 2))
+    league_service = LeagueService(
+        repositories.leagues, clock, TTLCache(clock, leagues.CACHE_SECONDS, 2)
+    )
     feed_cache = FeedCache(
-        tables.cache, clock, TTLCache(clock, feeds.MEMORY_TTL_SECONDS, MAX_CACHED_FEEDS)
+        repositories.cache, clock, TTLCache(clock, feeds.MEMORY_TTL_SECONDS, MAX_CACHED_FEEDS)
     )
     match_service = MatchService(
-        tables.fixtures,
+        repositories.fixtures,
         feed_cache,
         team_service,
         league_service,
@@ -44,24 +46,29 @@ def build_queries(tables: Repositories, clock: Clock) -> QueryServices:
         leagues=league_service,
         feeds=feed_cache,
         matches=match_service,
-        displays=DisplayService(match_service, tables.displays, tables.matches, clock),
+        displays=DisplayService(match_service, repositories.displays, repositories.matches, clock),
         admin=AdminService(
-            fixtures=tables.fixtures,
-            active=tables.matches,
-            processing=tables.processing,
-            hashes=tables.hashes,
-            activities=tables.activities,
-            follows=tables.follows,
+            fixtures=repositories.fixtures,
+            active=repositories.matches,
+            processing=repositories.processing,
+            hashes=repositories.hashes,
+            activities=repositories.activities,
+            follows=repositories.follows,
             clock=clock,
         ),
     )
 
 
-def build_replays(tables: Repositories, feed_cache: FeedCache, clock: Clock) -> ReplayService:
+def build_replays(repositories: Repositories, feed_cache: FeedCache, clock: Clock) -> ReplayService:
     """Build the service that replays recorded matches."""
     recordings: TTLCache[str, replays.Recording] = TTLCache(
         clock, replays.RECORDING_CACHE_SECONDS, MAX_CACHED_RECORDINGS
     )
     return ReplayService(
-        tables.fixtures, tables.processing, feed_cache, clock, SortableIds(clock), recordings
+        repositories.fixtures,
+        repositories.processing,
+        feed_cache,
+        clock,
+        SortableIds(clock),
+        recordings,
     )
