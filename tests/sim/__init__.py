@@ -1,1 +1,1 @@
-"""Tests of the outside world: simulators on real sockets, asked by a real client."""
+"""Tests of the simulators, on real sockets with real clients."""

@@ -50,10 +50,10 @@ async def provider(apns: ApnsSimulator, clock: ManualClock) -> AsyncIterator[Pus
 async def test_valid_push_is_accepted_with_an_id(provider: PushProvider) -> None:
     """The id is the given one or a generated one."""
     token = issue_token(provider.apns)
-    given = "123e4567-e89b-42d3-a456-426614174000"
-    assert await provider.push(token, apns_id=given) == (200, {"<apns-id>": given})
-    status, told = await provider.push(token)
-    assert (status, len(told["<apns-id>"])) == (200, 36)
+    expected_id = "123e4567-e89b-42d3-a456-426614174000"
+    assert await provider.push(token, apns_id=expected_id) == (200, {"<apns-id>": expected_id})
+    status, body = await provider.push(token)
+    assert (status, len(body["<apns-id>"])) == (200, 36)
 
 
 WRONG: dict[str, tuple[str | None, dict[str, str | None], int, str]] = {
@@ -214,9 +214,9 @@ async def test_broadcast_reaches_only_subscribed_devices(provider: PushProvider)
         issue_token(apns, device=device)
     url = f"{apns.manage_url}/1/apps/{apns.bundle_id}/channels"
     body = b'{"message-storage-policy": 1, "push-type": "LiveActivity"}'
-    status, told = await provider.call("POST", url, body)
+    status, response = await provider.call("POST", url, body)
     assert status == 201
-    channel = told["<apns-channel-id>"]
+    channel = response["<apns-channel-id>"]
     apns.devices.subscribe("a", channel)
     apns.devices.subscribe("b", channel)
     apns.devices.subscribe("c", channel)
@@ -279,8 +279,8 @@ async def test_invalid_channel_request_gets_the_apns_reason(provider: PushProvid
             "MissingProviderToken",
         ),
     ]
-    assert [told["reason"] for (_, told), _ in wrong] == [reason for _, reason in wrong]
-    assert all("<apns-request-id>" in told for (_, told), _ in wrong)
+    assert [body["reason"] for (_, body), _ in wrong] == [reason for _, reason in wrong]
+    assert all("<apns-request-id>" in body for (_, body), _ in wrong)
 
 
 async def test_offline_device_gets_the_latest_push_per_token_when_online(
@@ -288,10 +288,10 @@ async def test_offline_device_gets_the_latest_push_per_token_when_online(
 ) -> None:
     """Expired pushes and pushes without storage are lost."""
     apns, later = provider.apns, str(clock.seconds() + 100)
-    kept, brief, fleeting = (issue_token(apns) for _ in range(3))
+    stored, brief, fleeting = (issue_token(apns) for _ in range(3))
     apns.devices.set_online("phone", is_online=False)
     for payload in (b"1", b"2"):
-        await provider.push(kept, payload, apns_expiration=later)
+        await provider.push(stored, payload, apns_expiration=later)
     await provider.push(brief, b"3", apns_expiration=str(clock.seconds() + 10))
     await provider.push(fleeting, b"4", apns_expiration="0")
     await clock.advance(50)
@@ -337,9 +337,9 @@ async def test_control_api_covers_every_function(provider: PushProvider) -> None
             return response.status, json.loads(content) if content else None
 
         assert (await call("PUT", "/devices/phone-9", {"mailbox": "away"}))[0] == 204
-        status, told = await call("POST", "/devices/phone-9/tokens", {"kind": "update"})
-        assert isinstance(told, dict)
-        token = told["token"]
+        status, body = await call("POST", "/devices/phone-9/tokens", {"kind": "update"})
+        assert isinstance(body, dict)
+        token = body["token"]
         assert (status, len(token)) == (201, 160)
         async with (
             client.get(f"{control}/mailboxes/away")

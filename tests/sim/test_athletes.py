@@ -34,7 +34,7 @@ from tests.sim.fake_collect import FakeCollect
 from tests.sim.webhook_receiver import VERIFY_TOKEN
 
 START = datetime(2026, 5, 4, 6, 0, tzinfo=UTC)
-# Metres a second that nobody leaves on an ordinary day.
+# Plausible speeds in metres per second.
 SPEEDS = {"RIDE": (3, 13), "RUN": (1.5, 5.5), "SWIM": (0.4, 1.6), "WALK": (0.7, 2.4)}
 
 
@@ -102,18 +102,20 @@ async def run_until(fleet: AthleteFleet, clock: ManualClock, hours: int) -> None
 def test_sessions_are_plausible(seed: int, hour: int) -> None:
     """Distance and speed are realistic; there is no climb indoors or in water."""
     rng = random.Random(seed)
-    effort = random_session(rng, random_profile(rng, seed % 1000), hour)
+    session = random_session(rng, random_profile(rng, seed % 1000), hour)
     (discipline,) = [
-        each for each in DISCIPLINES if effort.sport_type in (*each.sport_types, each.indoor)
+        discipline
+        for discipline in DISCIPLINES
+        if session.sport_type in (*discipline.sport_types, discipline.indoor)
     ]
-    assert 0 < effort.distance <= discipline.max_distance
+    assert 0 < session.distance <= discipline.max_distance
     slowest, fastest = SPEEDS[discipline.family]
-    assert slowest < effort.distance / effort.moving_time < fastest
-    assert effort.moving_time <= effort.elapsed_time <= effort.moving_time * 1.3
-    assert effort.total_elevation_gain >= 0
-    if effort.trainer or discipline.family == "SWIM":
-        assert effort.total_elevation_gain == 0
-    assert effort.name.startswith(part_of_day(hour))
+    assert slowest < session.distance / session.moving_time < fastest
+    assert session.moving_time <= session.elapsed_time <= session.moving_time * 1.3
+    assert session.total_elevation_gain >= 0
+    if session.trainer or discipline.family == "SWIM":
+        assert session.total_elevation_gain == 0
+    assert session.name.startswith(part_of_day(hour))
 
 
 @given(seed=st.integers(0, 2**32))
@@ -194,8 +196,8 @@ async def test_athletes_upload_activities_over_days(
     assert set(by_athlete) == set(strava.athletes)
     now, begin = clock.seconds(), round(START.timestamp())
     assert all(
-        begin < each.start < each.start + each.elapsed_time <= now
-        for each in strava.activities.values()
+        begin < activity.start < activity.start + activity.elapsed_time <= now
+        for activity in strava.activities.values()
     )
     assert all(athlete.stats.failures == 0 for athlete in fleet.athletes)
 
@@ -233,7 +235,8 @@ async def test_athletes_edit_and_delete_activities(
     assert any(activity.name.endswith("with friends") for activity in activities)
     assert any(activity.private for activity in activities)
     edits, deletions = (
-        sum(getattr(each.stats, name) for each in fleet.athletes) for name in ("edits", "deletions")
+        sum(getattr(athlete.stats, name) for athlete in fleet.athletes)
+        for name in ("edits", "deletions")
     )
     assert edits > 10
     assert deletions > 0
@@ -247,7 +250,7 @@ async def test_athletes_join_the_collect_server(
     await fleet.sign_up(10)
     assert [athlete.stats.last_event for athlete in fleet.athletes] == ["joined"] * 10
     assert collect.linked == {
-        each.profile.name.replace(" ", "_"): each.athlete_id for each in fleet.athletes
+        athlete.profile.name.replace(" ", "_"): athlete.athlete_id for athlete in fleet.athletes
     }
     goals = dict(collect.milestones)
     for athlete in fleet.athletes:

@@ -1,4 +1,4 @@
-"""Simulators answer arbitrary input like the real service and never fail with a 5xx of their own."""
+"""Simulators respond to arbitrary input like the real service, never with an internal error."""
 
 import json
 import random
@@ -168,7 +168,7 @@ async def test_arbitrary_requests_do_not_break_a_simulator(
     client: Client, issuer: OidcSimulator, strava: StravaSimulator, sent: Sent
 ) -> None:
     for simulator in (issuer, strava):
-        # A fault or an approval that was asked for by chance is no bad answer, but would hide one.
+        # A generated fault or approval is valid, but would hide a bad response.
         simulator.faults.clear()
         simulator.auto_approve = None
         response = await sent.to(client, simulator.url).send()

@@ -58,7 +58,7 @@ def build_fleet(
 
 async def wait_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not condition():  # noqa: ASYNC110 - figures tell nobody that they changed
+        while not condition():  # noqa: ASYNC110  statistics have no change event
             await asyncio.sleep(0.01)
 
 
@@ -84,7 +84,7 @@ async def test_every_reading_of_a_fleet_is_stored_once(harness: DevicesHarness) 
             == len({reading.batch_id for reading in stored})
             >= board.measured_count - len(board.buffer)
         )
-        waiting = {each.reading.batch_id for each in board.buffer}
+        waiting = {buffered.reading.batch_id for buffered in board.buffer}
         assert len(waiting | {reading.batch_id for reading in stored}) == board.measured_count
     assert fleet.measured_count > 400
     assert all(board.hardware_id in fleet.offline for board in fleet.boards if board.buffer)
@@ -166,7 +166,7 @@ def test_display_shows_the_statistics(harness: DevicesHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("url", "expected"),
     [
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080/devices"),
         ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/devices"),
@@ -174,8 +174,8 @@ def test_display_shows_the_statistics(harness: DevicesHarness) -> None:
         ("http://example.com/tally", "http://example.com/tally/devices"),
     ],
 )
-def test_backend_url_accepts_server_and_backend_urls(given: str, meant: str) -> None:
-    assert backend_url(given, "devices") == meant
+def test_backend_url_accepts_server_and_backend_urls(url: str, expected: str) -> None:
+    assert backend_url(url, "devices") == expected
 
 
 def test_invalid_server_url_is_rejected() -> None:
@@ -219,7 +219,8 @@ def test_command_posts_readings_and_stops_at_ctrl_c(tmp_path: Path) -> None:
         )
         with started(tmp_path, *words, *key, TALLY_LOG_FORMAT="json") as boards:
             metrics = re.compile(
-                r'tally_http_request_duration_seconds_count\{method="POST",route="/devices/data",status="200"\} (\d+)\.0'
+                r"tally_http_request_duration_seconds_count"
+                r'\{method="POST",route="/devices/data",status="200"\} (\d+)\.0'
             )
             before = _request_count(url, metrics)
             while _request_count(url, metrics) < before + 5:

@@ -53,10 +53,10 @@ async def test_board_registers_and_readings_are_stored(
     assert not board.buffer
     stored = await harness.stored(board)
     assert ids(stored) == ids(measured)
-    assert [{name: float(value) for name, value in each.sensors.items()} for each in stored] == [
-        each.sensors for each in measured
-    ]
-    assert {each.boot_id for each in stored} == {board.boot_id}
+    assert [
+        {name: float(value) for name, value in reading.sensors.items()} for reading in stored
+    ] == [reading.sensors for reading in measured]
+    assert {reading.boot_id for reading in stored} == {board.boot_id}
 
 
 def test_batch_id_has_the_firmware_format(harness: DevicesHarness) -> None:
@@ -64,10 +64,10 @@ def test_batch_id_has_the_firmware_format(harness: DevicesHarness) -> None:
     board = harness.board()
     made = [board.measure() for _ in range(50)]
     pattern = re.compile(rf"{board.hardware_id}_{board.boot_id}_(\d+)_(\d+)")
-    windows = [match.groups() for each in made if (match := pattern.fullmatch(each.batch_id))]
-    assert len(windows) == len({each.batch_id for each in made}) == 50
+    windows = [match.groups() for reading in made if (match := pattern.fullmatch(reading.batch_id))]
+    assert len(windows) == len({reading.batch_id for reading in made}) == 50
     assert [end for _, end in windows[:-1]] == [start for start, _ in windows[1:]]
-    assert [str(each.timestamp_ms) for each in made] == [end for _, end in windows]
+    assert [str(reading.timestamp_ms) for reading in made] == [end for _, end in windows]
 
 
 async def test_offline_readings_are_sent_in_batches_oldest_first(
@@ -150,7 +150,7 @@ async def test_unavailable_server_leaves_readings_in_the_buffer(
     with pytest.raises(Unavailable):
         await board.deliver()
     measured.append(board.measure())
-    assert [each.reading for each in board.buffer] == measured
+    assert [buffered.reading for buffered in board.buffer] == measured
     harness.faults.clear()
     await board.deliver()
     assert ids(await harness.stored(board)) == ids(measured)
@@ -250,7 +250,7 @@ async def test_readings_missing_from_the_receipt_are_resent(harness: DevicesHarn
     board = harness.board()
     first, second, third = (board.measure() for _ in range(3))
     board._remove_delivered(tuple(board.buffer), receipt(second.batch_id, rejected=(2,)))
-    assert [each.reading for each in board.buffer] == [first]
+    assert [buffered.reading for buffered in board.buffer] == [first]
     with pytest.raises(Unavailable, match="none of the readings"):
         board._remove_delivered(tuple(board.buffer), receipt(third.batch_id))
     assert len(board.buffer) == 1
@@ -269,7 +269,7 @@ async def test_batch_size_is_halved_after_413(harness: DevicesHarness) -> None:
 async def test_full_buffer_drops_and_counts_the_oldest(harness: DevicesHarness) -> None:
     board = harness.board(capacity=10)
     measured = [board.measure() for _ in range(13)]
-    assert [each.reading for each in board.buffer] == measured[3:]
+    assert [buffered.reading for buffered in board.buffer] == measured[3:]
     assert board.dropped_count == 3
 
 
@@ -288,12 +288,12 @@ async def test_rate_limiting_counts_as_failure_with_message(harness: DevicesHarn
 
 
 async def test_board_clock_drifts() -> None:
-    world = ManualClock()
-    quartz = BoardClock(world, offset_ms=250, drift_ppm=40, started=world.monotonic())
-    ahead = quartz.milliseconds() - world.milliseconds()
-    await world.advance(86_400)
+    clock = ManualClock()
+    board_clock = BoardClock(clock, offset_ms=250, drift_ppm=40, started=clock.monotonic())
+    ahead = board_clock.milliseconds() - clock.milliseconds()
+    await clock.advance(86_400)
     assert ahead == 250
-    assert quartz.milliseconds() - world.milliseconds() == 250 + 3456
+    assert board_clock.milliseconds() - clock.milliseconds() == 250 + 3456
 
 
 @given(st.integers(0, 2**63), st.integers(1_700_000_000_000, 1_900_000_000_000))

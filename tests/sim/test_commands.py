@@ -25,9 +25,9 @@ def running_command(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]
     )
     try:
         assert program.stdout is not None
-        told = re.search(r"simulated at (http://127\.0\.0\.1:\d+);", program.stdout.readline())
-        assert told is not None
-        yield program, told[1]
+        match = re.search(r"simulated at (http://127\.0\.0\.1:\d+);", program.stdout.readline())
+        assert match is not None
+        yield program, match[1]
     finally:
         program.kill()
         program.communicate()
@@ -151,20 +151,20 @@ def test_cricket_command_plays_a_match() -> None:
     )
     try:
         assert program.stderr is not None
-        told = re.search(r"simulated at (\S+), with the token (\S+)", program.stderr.readline())
+        match = re.search(r"simulated at (\S+), with the token (\S+)", program.stderr.readline())
         issuer = re.search(r"simulated at (\S+), with the client (\S+)", program.stderr.readline())
-        assert told is not None
+        assert match is not None
         assert issuer is not None
         with SyncClientBuilder().error_for_status(True).build() as client:
-            looks = [
-                client.get(f"{told[1]}/livescores")
-                .query({"api_token": told[2]})
+            polls = [
+                client.get(f"{match[1]}/livescores")
+                .query({"api_token": match[2]})
                 .build()
                 .send()
                 .json()
                 for _ in range(5)
             ]
-        assert [fixture["status"] for fixture in looks[-1]["data"]] == ["1st Innings"]
+        assert [fixture["status"] for fixture in polls[-1]["data"]] == ["1st Innings"]
         assert len(get_json(f"{issuer[1]}/.well-known/jwks.json")["keys"]) == 1
         program.send_signal(signal.SIGINT)
         output, _ = program.communicate(timeout=TIMEOUT_SECONDS)

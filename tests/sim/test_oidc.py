@@ -27,7 +27,7 @@ CALLBACK = "http://127.0.0.1:9/auth/callback"
 VERIFIER = "a-verifier-that-only-the-application-knows-0123456789"
 CLIENT_ID = "tally-collect"
 SECRET = "made-up-client-secret"
-ASKED = {
+AUTHORIZE_PARAMETERS = {
     "client_id": CLIENT_ID,
     "redirect_uri": CALLBACK,
     "response_type": "code",
@@ -77,10 +77,12 @@ def verifier(issuer: OidcSimulator, http: Client, clock: ManualClock) -> TokenVe
 
 
 async def log_in_for_code(
-    issuer: OidcSimulator, browser: Browser, who: str = "Ana Silva", **asked: str
+    issuer: OidcSimulator, browser: Browser, who: str = "Ana Silva", **parameters: str
 ) -> str:
     """Log in through the page as a user."""
-    response = await browser.submit(f"{issuer.url}/login", ASKED | asked | {"name": who})
+    response = await browser.submit(
+        f"{issuer.url}/login", AUTHORIZE_PARAMETERS | parameters | {"name": who}
+    )
     return query_parameters(redirect_url(issuer.url, response))["code"]
 
 
@@ -121,14 +123,15 @@ async def test_user_logs_in_through_the_page(
     issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
     """From authorize to the page, back to the application with the state, and to tokens."""
-    response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
+    response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", AUTHORIZE_PARAMETERS))
     login = redirect_url(issuer.url, response)
     page = await (await browser.get(login)).text()
     assert "Bo Lindqvist" in page
     ana = issuer.users.find("Ana Silva")
     assert ana is not None
     back = redirect_url(
-        issuer.url, await browser.submit(f"{issuer.url}/login", ASKED | {"who": ana.sub})
+        issuer.url,
+        await browser.submit(f"{issuer.url}/login", AUTHORIZE_PARAMETERS | {"who": ana.sub}),
     )
     assert back.startswith(CALLBACK)
     assert query_parameters(back)["state"] == "state-1"
@@ -173,7 +176,7 @@ async def test_tokens_have_cognito_claims(
 async def test_session_skips_the_login_page_until_logout(
     issuer: OidcSimulator, browser: Browser
 ) -> None:
-    authorize = with_query(f"{issuer.url}/oauth2/authorize", ASKED)
+    authorize = with_query(f"{issuer.url}/oauth2/authorize", AUTHORIZE_PARAMETERS)
     await log_in_for_code(issuer, browser)
     assert "code" in query_parameters(redirect_url(issuer.url, await browser.get(authorize)))
     out = with_query(
@@ -190,7 +193,8 @@ async def test_logins_can_be_approved_automatically(
     issuer.auto_approve = "Ana Silva"
     for hint, email in ((None, "ana.silva@example.test"), ("Eve Ng", "eve.ng@example.test")):
         authorize = with_query(
-            f"{issuer.url}/oauth2/authorize", ASKED | ({"login_hint": hint} if hint else {})
+            f"{issuer.url}/oauth2/authorize",
+            AUTHORIZE_PARAMETERS | ({"login_hint": hint} if hint else {}),
         )
         code = query_parameters(redirect_url(issuer.url, await browser.get(authorize)))["code"]
         _, tokens = await exchange(issuer, http, code=code)
@@ -214,7 +218,10 @@ async def test_invalid_request_redirects_with_an_error(
     issuer: OidcSimulator, browser: Browser, changed: dict[str, str], error: str
 ) -> None:
     back = redirect_url(
-        issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
+        issuer.url,
+        await browser.get(
+            with_query(f"{issuer.url}/oauth2/authorize", AUTHORIZE_PARAMETERS | changed)
+        ),
     )
     assert back.startswith(CALLBACK)
     assert (query_parameters(back)["error"], query_parameters(back)["state"]) == (error, "state-1")
@@ -232,7 +239,9 @@ async def test_invalid_request_redirects_with_an_error(
 async def test_unknown_redirect_uri_is_not_followed(
     issuer: OidcSimulator, browser: Browser, changed: dict[str, str]
 ) -> None:
-    response = await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED | changed))
+    response = await browser.get(
+        with_query(f"{issuer.url}/oauth2/authorize", AUTHORIZE_PARAMETERS | changed)
+    )
     assert response.status == 400
     assert "location" not in response.headers
 
@@ -240,10 +249,10 @@ async def test_unknown_redirect_uri_is_not_followed(
 async def test_only_registered_uris_are_allowed(issuer: OidcSimulator, browser: Browser) -> None:
     issuer.register(OAuthClient("strict", "s", redirect_uris=(CALLBACK,)))
     fine = await browser.get(
-        with_query(f"{issuer.url}/oauth2/authorize", ASKED | {"client_id": "strict"})
+        with_query(f"{issuer.url}/oauth2/authorize", AUTHORIZE_PARAMETERS | {"client_id": "strict"})
     )
     assert fine.status == 302
-    wrong = ASKED | {"client_id": "strict", "redirect_uri": CALLBACK + "/"}
+    wrong = AUTHORIZE_PARAMETERS | {"client_id": "strict", "redirect_uri": CALLBACK + "/"}
     assert (await browser.get(with_query(f"{issuer.url}/oauth2/authorize", wrong))).status == 400
 
 
@@ -285,11 +294,11 @@ async def test_code_expires_after_five_minutes(
 
 async def test_public_client_requires_pkce(issuer: OidcSimulator, browser: Browser) -> None:
     issuer.register(OAuthClient("phone"))
-    asked = {name: value for name, value in ASKED.items() if not name.startswith("code_")} | {
-        "client_id": "phone"
-    }
+    parameters = {
+        name: value for name, value in AUTHORIZE_PARAMETERS.items() if not name.startswith("code_")
+    } | {"client_id": "phone"}
     back = redirect_url(
-        issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", asked))
+        issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", parameters))
     )
     assert query_parameters(back)["error"] == "invalid_request"
 
@@ -498,7 +507,8 @@ async def test_control_api_covers_every_function(
     assert (await control(http, f"{url}/approval", {"who": "Eve Ng"}))[0] == 204
     assert "code" in query_parameters(
         redirect_url(
-            issuer.url, await browser.get(with_query(f"{issuer.url}/oauth2/authorize", ASKED))
+            issuer.url,
+            await browser.get(with_query(f"{issuer.url}/oauth2/authorize", AUTHORIZE_PARAMETERS)),
         )
     )
     assert (await control(http, f"{url}/flaws", {"flaws": ["expired"]}))[0] == 204

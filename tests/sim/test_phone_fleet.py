@@ -55,7 +55,7 @@ class FleetSite:
         self.stadium, self.apns, self.gateway, self.fleet = stadium, apns, gateway, fleet
 
     async def start_all(self, match: str) -> None:
-        """What the server would do when a match goes live: push a start to each phone."""
+        """Send a push-to-start to every phone, like the server when a match goes live."""
         alert = payloads.Alert("Live now", "")
         payload = payloads.start_payload(
             timestamp=1,
@@ -86,21 +86,21 @@ async def run_site(
             open_apns(settings, clock, Metrics()) as gateway,
             ClientBuilder().build() as client,
         ):
-            apple = RemotePushService(client, apns.control_url, "a fleet".replace(" ", "-"))
+            push_service = RemotePushService(client, apns.control_url, "a fleet".replace(" ", "-"))
             phones = []
             for number in range(count):
                 owner = PhoneOwner(client, cognito.url, f"fan-{number}", clock)
                 api = CricketClient(client, f"{url}/cricket", owner.token)
                 phones.append(
                     VirtualPhone(
-                        f"phone-{number}", api, apple, clock, retry_policy=IMMEDIATE_RETRIES
+                        f"phone-{number}", api, push_service, clock, retry_policy=IMMEDIATE_RETRIES
                     )
                 )
             yield FleetSite(
                 stadium,
                 apns,
                 gateway,
-                PhoneFleet(phones, apple, clock, random.Random(1), behaviour),
+                PhoneFleet(phones, push_service, clock, random.Random(1), behaviour),
             )
 
 
@@ -140,23 +140,23 @@ async def test_server_has_the_newest_token_of_every_activity(tmp_path: Path) -> 
         for phone in site.fleet.phones:
             await phone.set_online(is_online=True)
             await phone.launch()
-            told = [
+            registered = [
                 body["updateToken"]
                 for body in site.stadium.calls_of("update token")
                 if body["deviceId"] == phone.device_id
             ]
             for activity in phone.activity_kit.running():
-                assert told[-1] == activity.token
+                assert registered[-1] == activity.token
         assert site.fleet.last_error in {"", "The phone is offline"}
 
 
 async def test_unreachable_push_service_is_named_in_the_error() -> None:
     async with ClientBuilder().timeout(timedelta(seconds=5)).build() as client:
-        apple = RemotePushService(client, "http://127.0.0.1:9", "nobody")
+        push_service = RemotePushService(client, "http://127.0.0.1:9", "nobody")
         with pytest.raises(Unavailable, match="APNs simulator"):
-            await apple.issue("phone", TokenKind.DEVICE)
+            await push_service.issue("phone", TokenKind.DEVICE)
         with pytest.raises(Unavailable, match="APNs simulator"):
-            await anext(aiter(apple.deliveries()))
+            await anext(aiter(push_service.deliveries()))
 
 
 async def test_command_runs_phones_and_prints_totals(tmp_path: Path) -> None:
@@ -198,9 +198,9 @@ async def test_command_runs_phones_and_prints_totals(tmp_path: Path) -> None:
             await site.stadium.wait_for_calls(3, "follow")
         finally:
             process.terminate()
-        told = (await process.communicate())[0].decode()
+        output = (await process.communicate())[0].decode()
         assert process.returncode == 0
-        assert "phones: 3" in told
+        assert "phones: 3" in output
         assert {body["matchId"] for body in site.stadium.calls_of("follow")} == {"7"}
         assert len({body["deviceId"] for body in site.stadium.calls_of("device")}) == 3
 

@@ -26,10 +26,10 @@ async def _harness() -> AsyncIterator[PhoneHarness]:
 
 @pytest.fixture
 def harness(_harness: PhoneHarness) -> PhoneHarness:
-    stadium = _harness.cricket_api
-    stadium.faults.clear()
-    for kept in (stadium.live, stadium.follows, stadium.ended, stadium.calls):
-        kept.clear()
+    cricket_api = _harness.cricket_api
+    cricket_api.faults.clear()
+    for collection in (cricket_api.live, cricket_api.follows, cricket_api.ended, cricket_api.calls):
+        collection.clear()
     return _harness
 
 

@@ -43,9 +43,9 @@ def rows(
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_match_has_the_published_scorecards(name: str) -> None:
     """Totals, batters and bowlers of every innings match independent scorecards."""
-    fixture, wanted = final_fixture(recorded(name)), expected(name)
-    assert fixture["note"] == wanted["result"]
-    for run, card in zip(fixture["runs"], wanted["innings"], strict=True):
+    fixture, scorecard = final_fixture(recorded(name)), expected(name)
+    assert fixture["note"] == scorecard["result"]
+    for run, card in zip(fixture["runs"], scorecard["innings"], strict=True):
         assert (run["score"], run["wickets"], float(run["overs"])) == (
             card["runs"],
             card["wickets"],
@@ -53,7 +53,8 @@ def test_recorded_match_has_the_published_scorecards(name: str) -> None:
         )
         batting = rows(fixture, "batting", run["inning"], "score", "ball", "four_x", "six_x")
         assert batting == [
-            (each["runs"], each["balls"], each["fours"], each["sixes"]) for each in card["batters"]
+            (entry["runs"], entry["balls"], entry["fours"], entry["sixes"])
+            for entry in card["batters"]
         ]
         bowling = rows(
             fixture,
@@ -68,14 +69,14 @@ def test_recorded_match_has_the_published_scorecards(name: str) -> None:
         )
         assert [(float(overs), *rest) for overs, *rest in bowling] == [
             (
-                float(each["overs"]),
-                each["maidens"],
-                each["runs"],
-                each["wickets"],
-                each["wides"],
-                each["noballs"],
+                float(entry["overs"]),
+                entry["maidens"],
+                entry["runs"],
+                entry["wickets"],
+                entry["wides"],
+                entry["noballs"],
             )
-            for each in card["bowlers"]
+            for entry in card["bowlers"]
         ]
 
 
@@ -334,7 +335,7 @@ def _paths(value: Any) -> list[tuple[Any, Any]]:
     if not isinstance(value, (dict, list)):
         return []
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    return [place for key, inner in items for place in [(value, key), *_paths(inner)]]
+    return [path for key, inner in items for path in [(value, key), *_paths(inner)]]
 
 
 def test_bundled_match_covers_many_events() -> None:

@@ -486,13 +486,13 @@ async def test_subscription_requires_a_handshake(
 ) -> None:
     """One per application; it can be read and deleted."""
     url = f"{strava.url}/api/v3/push_subscriptions"
-    wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
-    status, made = await status_and_json(await http.post(url).form(wanted).build().send())
+    form = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
+    status, made = await status_and_json(await http.post(url).form(form).build().send())
     assert (status, made) == (201, {"id": 1})
-    status, answer = await status_and_json(await http.post(url).form(wanted).build().send())
+    status, answer = await status_and_json(await http.post(url).form(form).build().send())
     assert (status, error_fields(answer)[2]) == (400, "already exists")
     _, listed = await status_and_json(await http.get(with_query(url, APPLICATION)).build().send())
-    assert [(each["id"], each["callback_url"]) for each in listed] == [(1, receiver.url)]
+    assert [(entry["id"], entry["callback_url"]) for entry in listed] == [(1, receiver.url)]
     assert (await http.delete(with_query(f"{url}/2", APPLICATION)).build().send()).status == 404
     assert (await http.delete(with_query(f"{url}/1", APPLICATION)).build().send()).status == 204
     assert await status_and_json(await http.get(with_query(url, APPLICATION)).build().send()) == (
@@ -505,7 +505,7 @@ async def test_callback_with_wrong_response_is_rejected(
     strava: StravaSimulator, http: Client, receiver: WebhookReceiver
 ) -> None:
     url = f"{strava.url}/api/v3/push_subscriptions"
-    wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
+    form = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
     receiver.challenge = {"hub.challenge": "another"}
     answers = []
     for changed in (
@@ -514,9 +514,7 @@ async def test_callback_with_wrong_response_is_rejected(
         {"callback_url": ""},
         {"callback_url": "http://127.0.0.1:9/"},
     ):
-        _, answer = await status_and_json(
-            await http.post(url).form(wanted | changed).build().send()
-        )
+        _, answer = await status_and_json(await http.post(url).form(form | changed).build().send())
         answers.append(error_fields(answer)[2])
     assert answers == [
         "not verifiable",
@@ -531,9 +529,9 @@ async def test_callback_must_respond_within_two_seconds(
     strava: StravaSimulator, http: Client, receiver: WebhookReceiver, clock: ManualClock
 ) -> None:
     receiver.responding.clear()
-    wanted = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
+    form = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
     asking = asyncio.create_task(
-        http.post(f"{strava.url}/api/v3/push_subscriptions").form(wanted).build().send()
+        http.post(f"{strava.url}/api/v3/push_subscriptions").form(form).build().send()
     )
     await clock.until_sleeping()
     await clock.advance(2)
@@ -622,14 +620,14 @@ async def test_event_is_attempted_up_to_three_times(
         await strava.webhooks.wait_for_attempts(attempts)
         await clock.advance(120)
     await strava.webhooks.wait_idle()
-    assert [each.status for each in strava.webhooks.log] == [500, 503, 200]
+    assert [attempt.status for attempt in strava.webhooks.log] == [500, 503, 200]
     subscribed.statuses = [204, 302, 404, 200]
     strava.record(ana.id)
     for attempts in (4, 5):
         await strava.webhooks.wait_for_attempts(attempts)
         await clock.advance(120)
     await strava.webhooks.wait_idle()
-    assert [each.status for each in strava.webhooks.log][3:] == [204, 302, 404]
+    assert [attempt.status for attempt in strava.webhooks.log][3:] == [204, 302, 404]
     assert len({str(event) for event in subscribed.events}) == 2
 
 
@@ -644,7 +642,7 @@ async def test_response_after_two_seconds_counts_as_failure(
     await strava.webhooks.wait_for_attempts(1)
     await clock.advance(120)
     await strava.webhooks.wait_idle()
-    assert [each.status for each in strava.webhooks.log] == [0, 200]
+    assert [attempt.status for attempt in strava.webhooks.log] == [0, 200]
 
 
 async def test_events_can_be_duplicated(
@@ -685,9 +683,9 @@ async def test_events_can_be_shuffled_without_loss(
     made = [strava.record(ana.id).id for _ in range(20)]
     strava.webhooks.release("shuffled")
     await strava.webhooks.wait_idle()
-    heard = [event["object_id"] for event in subscribed.events]
-    assert heard != made
-    assert sorted(heard) == made
+    received = [event["object_id"] for event in subscribed.events]
+    assert received != made
+    assert sorted(received) == made
 
 
 async def test_events_can_be_dropped_or_delayed(
@@ -716,7 +714,11 @@ async def test_unreachable_receiver_is_retried(
         await strava.webhooks.wait_for_attempts(attempts)
         await clock.advance(120)
     await strava.webhooks.wait_idle()
-    assert [(each.attempt, each.status) for each in strava.webhooks.log] == [(1, 0), (2, 0), (3, 0)]
+    assert [(attempt.attempt, attempt.status) for attempt in strava.webhooks.log] == [
+        (1, 0),
+        (2, 0),
+        (3, 0),
+    ]
 
 
 # After a restart
