@@ -56,7 +56,7 @@ class CachedEntry:
     score: bytes
 
     def matches(self, score: Score | None) -> bool:
-        """Return whether this is the player's score; None stands for no score."""
+        """Return whether this is the player's score; None means no score."""
         if score is None:
             return not self.entry and not self.score
         return (
