@@ -140,7 +140,7 @@ class Client:
         return "done"
 
     async def use_accounts(self) -> None:
-        """Read all accounts in a snapshot, then transfer between two, or write one depending on another."""
+        """Read all accounts in a snapshot, then transfer money or write one based on another."""
         asked, seen, answered = await timed(self._snapshot())
         versions = {key: item["version"] for key, item in seen.items()}
         self.record.transactions.append(Transaction(asked, answered, versions))

@@ -1,4 +1,6 @@
-"""What the killed writers write, and what must therefore be found: shared by the child `writers` and by `test_crash`.
+"""What the killed writers write, and what must therefore be found.
+
+Shared by the child `writers` and by `test_crash`.
 
 A key that has one writer goes through numbered steps, and `single_state` and `batch_state` say what
 stands there after the n-th. So whatever was acknowledged before a crash, only two answers are right
@@ -95,7 +97,10 @@ def single_state(name: str, number: int) -> Item | None:
 
 
 def single_step(name: str, number: int) -> Step:
-    """The write that leads to the next state: a put, a conditional update or a conditional delete."""
+    """The write that leads to the next state.
+
+    A put, a conditional update or a conditional delete.
+    """
     key, before, after = (
         single_key(name),
         single_state(name, number - 1),
@@ -165,7 +170,7 @@ def token_transaction(name: str, number: int) -> Transaction:
 
 
 def pair_transactions(name: str, number: int) -> list[Transaction]:
-    """Transactions that each put a pair, and one that must be rejected because half of it exists."""
+    """Transactions that each put a pair, and one that is rejected because half of it exists."""
     pairs = [{"id": f"{name}/{number}/{position}"} for position in range(PAIRS_AT_ONCE)]
     good = [Transaction((Put(LEFT, pair, NEW), Put(RIGHT, pair, NEW))) for pair in pairs]
     return [

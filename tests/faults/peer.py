@@ -1,4 +1,6 @@
-"""The other process on a data directory: it does what it is told, one line of JSON after the other, and answers in one line.
+"""The other process on a data directory.
+
+It does what it is told, one line of JSON after the other, and answers in one line.
 
 python -m tests.faults.peer DIRECTORY
 

@@ -1,10 +1,10 @@
-"""A child that stands on bad ground: a disk that fills up, a directory that is not its own.
+"""A child process without disk space or without write permission.
 
-    python -m tests.faults.storage_limits full DIRECTORY mount    in a mount namespace of its own, on a file system of a few megabytes
-    python -m tests.faults.storage_limits full DIRECTORY limit    under a limit on the size of files
-    python -m tests.faults.storage_limits open DIRECTORY          as a user without rights, if started by root
+    python -m tests.faults.storage_limits full DIRECTORY mount    on a private, small file system
+    python -m tests.faults.storage_limits full DIRECTORY limit    with a limit on the file size
+    python -m tests.faults.storage_limits open DIRECTORY          as an unprivileged user
 
-It reports what it met as one line of JSON, and leaves the judgement to the test.
+It prints its report as one line of JSON.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""After `kill -9` at any moment: no acknowledged write is lost, no transaction is partial, indexes match.
+"""After `kill -9` at any moment.
+
+No acknowledged write is lost, no transaction is partial, indexes match.
 
 The child (`crash_writers`) is killed after a number of acknowledgements, and the next one continues
 in the same directory, so recovery itself is interrupted too.
@@ -120,7 +122,7 @@ def check(found: dict[str, list[Item]], progress: Progress) -> None:
 
 
 def check_ledger(found: dict[str, list[Item]], progress: Progress) -> None:
-    """Accounts and counters match the ledger, which contains all acknowledged and only attempted entries."""
+    """Accounts and counters match the ledger: all acknowledged and only attempted entries."""
     entries = {item["id"]: item for item in found["ledger"]}
     assert not entries.keys() & progress.refused
     balances = dict.fromkeys(range(crash_steps.ACCOUNTS_COUNT), crash_steps.START_BALANCE)

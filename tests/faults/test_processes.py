@@ -1,4 +1,7 @@
-"""Two processes share a data directory: each sees acknowledged writes of the other and never blocks it."""
+"""Two processes share a data directory.
+
+Each sees acknowledged writes of the other and never blocks it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,7 +1,7 @@
 """Concurrent operations are linearizable or serializable in real time.
 
-Many tasks contend for a counter, a lock and transfers between accounts: in one process, in two stores
-of one process, and in two processes. Small random programs on two items are checked too.
+Many tasks contend for a counter, a lock and transfers between accounts: in one process, in two
+stores of one process, and in two processes. Small random programs on two items are checked too.
 """
 
 import asyncio

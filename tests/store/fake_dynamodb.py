@@ -160,7 +160,10 @@ def _whole(body: bytes, status: int) -> Reply:
 
 def _bytes(body: bytes, status: int, checksum: int | None = None) -> bytes:
     crc = zlib.crc32(body) if checksum is None else checksum
-    head = f"HTTP/1.1 {status} Told\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {len(body)}\r\nx-amz-crc32: {crc}"
+    head = (
+        f"HTTP/1.1 {status} Fake\r\nContent-Type: application/x-amz-json-1.0\r\n"
+        f"Content-Length: {len(body)}\r\nx-amz-crc32: {crc}"
+    )
     return head.encode() + b"\r\n\r\n" + body
 
 

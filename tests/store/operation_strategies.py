@@ -209,7 +209,7 @@ class TableStrategies:
         )
 
     def _actions(self) -> SearchStrategy[tuple[Any, ...]]:
-        """Update actions that keep the type of index keys, because the jar does not validate them."""
+        """Update actions that keep the type of index keys, which the jar does not validate."""
         moves = [
             step
             for part in self.index_parts.values()
@@ -276,7 +276,10 @@ class TableStrategies:
         return st.builds(build, self._unique(self.items(), 4), st.integers(0, 2))
 
     def _transactions(self) -> SearchStrategy[Transaction]:
-        """Transactions whose updates are valid for any item, because the jar returns no reason otherwise."""
+        """Transactions with updates that are valid for any item.
+
+        The jar returns no reason otherwise.
+        """
         safe = st.sampled_from(
             (
                 (F("touched").set(1),),

@@ -1,4 +1,7 @@
-"""Hypothesis strategies for tables: any keys, indexes, projections, TTL and attributes, unusual names."""
+"""Hypothesis strategies for tables.
+
+Any keys, indexes, projections, TTL and attributes, unusual names.
+"""
 
 import random
 from collections.abc import Iterator, Sequence

@@ -111,7 +111,10 @@ NEW = not_exists("id")
 
 
 def once(name: str, by: str) -> Transaction:
-    """A transaction that puts a new item into each of two tables; the engine writes such ones in bulk."""
+    """A transaction that puts a new item into each of two tables.
+
+    The engine writes such ones in bulk.
+    """
     return Transaction(
         (
             Put(PLAIN, {"id": name, "by": by}, condition=NEW),

@@ -166,7 +166,7 @@ VIOLATIONS = {
 async def test_an_undeclared_access_is_rejected_before_anything_is_sent(
     store: Store, method: str
 ) -> None:
-    """It raises an AccessViolation that names the pattern, counts as an error, and sends nothing."""
+    """The error names the pattern and is counted, and nothing is sent."""
     with pytest.raises(AccessViolation, match=VIOLATIONS[method]) as refusal:
         await getattr(PatternViolations(store), method)()
     pattern = access_patterns(PatternViolations)[method]

@@ -1,4 +1,4 @@
-"""Batches of any size go out in requests of the allowed size, what is left undone is sent again, and every loop has a bound."""
+"""Bulk methods split work into requests, resend unprocessed items, and enforce their bound."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,10 @@ from tests.store.example import FOLLOWS, make_tables
 
 
 class BusyEngine(SqliteEngine):
-    """The SQLite engine behind a service that is busy: it takes only some of each batch, and notes what it was sent."""
+    """The SQLite engine behind a service that is busy.
+
+    It takes only some of each batch, and notes what it was sent.
+    """
 
     takes = 1000
     batches: list[int]
@@ -231,7 +234,7 @@ async def test_empty_work_sends_no_request(repository: Repository, engine: BusyE
 async def test_unprocessed_work_is_sent_again(
     repository: Repository, engine: BusyEngine, clock: ManualClock
 ) -> None:
-    """All items are written, counted once against the bound, and back-off separates the attempts."""
+    """All items are written and count once against the bound; back-off separates the attempts."""
     engine.takes = 7
     await while_time_passes(
         clock, repository.write_many(puts=[follow(number) for number in range(1000)])
@@ -266,7 +269,10 @@ async def test_a_service_without_progress_is_given_up(
 
 
 async def test_back_off_grows_without_progress_and_resets_after_it() -> None:
-    """Full jitter: each back-off is drawn between zero and a limit that doubles up to the maximum."""
+    """Full jitter.
+
+    Each back-off is drawn between zero and a limit that doubles up to the maximum.
+    """
     limits: list[tuple[float, float]] = []
 
     class Longest(random.Random):

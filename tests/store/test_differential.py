@@ -1,7 +1,7 @@
 """The embedded engine and DynamoDB Local have the same results and contents for random operations.
 
-Our validation is disabled for DynamoDB Local, so that checks that are too strict are detected. Known
-errors of the jar are excluded from the input.
+Our validation is disabled for DynamoDB Local, so that checks that are too strict are detected.
+Known errors of the jar are excluded from the input.
 """
 
 import itertools
@@ -59,7 +59,10 @@ class Pair:
                 continue
 
     async def check_agreement(self, table: Table, operations: list[Operation]) -> None:
-        """Run the operations on both and compare all results and the contents; then clear the tables."""
+        """Run the operations on both and compare all results and the contents.
+
+        Then clear the tables.
+        """
         story = [f"on {table}"]
         try:
             for operation in operations:
@@ -87,7 +90,10 @@ class Pair:
                 await engine.create_table(table)
 
     async def _creates_by_removing(self, operation: Operation) -> bool:
-        """Whether an update only removes from a missing item: the jar creates an item, the service does not."""
+        """Whether an update only removes from a missing item.
+
+        The jar creates an item, the service does not.
+        """
         if not isinstance(operation, Update) or not all(
             isinstance(step, Remove | Discard) for step in operation.actions
         ):

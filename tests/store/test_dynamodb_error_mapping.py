@@ -127,24 +127,36 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
         ("Too many items requested for the BatchWriteItem call", TooManyItems),
         ("Member must have length less than or equal to 10", TooManyItems),
         (
-            "Number overflow. Attempting to store a number with magnitude larger than supported range",
+            (
+                "Number overflow. Attempting to store a number with magnitude larger than supported"
+                " range"
+            ),
             InvalidNumber,
         ),
         ("Attempting to store more than 38 significant digits in a Number", InvalidNumber),
         ("DynamoDB only supports precision up to 38 digits", InvalidNumber),
         ("The parameter cannot be converted to a numeric value: seven", InvalidNumber),
         (
-            "One or more parameter values were invalid: Type mismatch for Index Key g Expected: S Actual: N IndexName: gsi",
+            (
+                "One or more parameter values were invalid: Type mismatch for Index Key g Expected:"
+                " S Actual: N IndexName: gsi"
+            ),
             InvalidKey,
         ),
         (
-            "One or more parameter values were invalid: Type mismatch for key id expected: S actual: N",
+            (
+                "One or more parameter values were invalid: Type mismatch for key id expected: S"
+                " actual: N"
+            ),
             InvalidKey,
         ),
         ("One or more parameter values were invalid: Missing the key id in the item", InvalidKey),
         ("The provided key element does not match the schema", InvalidKey),
         (
-            "The update expression attempted to update a secondary index key to a value that is not supported",
+            (
+                "The update expression attempted to update a secondary index key to a value that is"
+                " not supported"
+            ),
             InvalidKey,
         ),
         (
@@ -166,7 +178,10 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
             InvalidExpression,
         ),
         (
-            "One or more parameter values were invalid: An AttributeValue may not contain an empty string",
+            (
+                "One or more parameter values were invalid: An AttributeValue may not contain an"
+                " empty string"
+            ),
             InvalidValue,
         ),
         (
@@ -178,11 +193,17 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
             InvalidValue,
         ),
         (
-            "ExpressionAttributeValues contains invalid value: An AttributeValue may not contain an empty string for key :v0",
+            (
+                "ExpressionAttributeValues contains invalid value: An AttributeValue may not contain"
+                " an empty string for key :v0"
+            ),
             InvalidValue,
         ),
         (
-            "One or more parameter values were invalid: Input collection [a, a] contains duplicates.",
+            (
+                "One or more parameter values were invalid: Input collection [a, a] contains"
+                " duplicates."
+            ),
             InvalidValue,
         ),
         ("Cannot update attribute id. This attribute is part of the key", InvalidExpression),

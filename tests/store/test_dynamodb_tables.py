@@ -1,4 +1,7 @@
-"""Tables on a DynamoDB service: each step is awaited, indexes change one at a time, TTL is optional."""
+"""Tables on a DynamoDB service.
+
+Each step is awaited, indexes change one at a time, TTL is optional.
+"""
 
 import asyncio
 import uuid

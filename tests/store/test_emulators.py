@@ -1,4 +1,4 @@
-"""Emulators leave nothing behind, and are downloaded once, completely and with a verified checksum."""
+"""Emulators leave nothing behind and are downloaded once, with a verified checksum."""
 
 import hashlib
 import io
@@ -18,7 +18,11 @@ from tests.store import emulators
 from tests.store.emulators import Features, features
 
 # Holds a connection for as long as it lives, so that its end can be heard.
-PROGRAM = "import socket, sys, signal; link = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); signal.pause()"
+PROGRAM = (
+    "import socket, sys, signal;"
+    " link = socket.create_connection(('127.0.0.1', int(sys.argv[1])));"
+    " signal.pause()"
+)
 HOLDER = """
 import subprocess, sys, signal
 subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)

@@ -106,7 +106,10 @@ DAMAGED = {
         "damaged: InvalidSchema: 'a' is not a valid name",
     ),
     "required that is neither true nor false": (
-        'format = 1\n[tables."abc"]\nversion = "1.0.0"\npartition = { name = "a", type = "S" }\nattributes.b.required = "yes"',
+        (
+            'format = 1\n[tables."abc"]\nversion = "1.0.0"\n'
+            'partition = { name = "a", type = "S" }\nattributes.b.required = "yes"'
+        ),
         "damaged: TypeError: required is true or false",
     ),
 }

@@ -1,4 +1,7 @@
-"""Conditions of writes on every engine: all operators and functions, and the errors of failed ones."""
+"""Conditions of writes on every engine.
+
+All operators and functions, and the errors of failed ones.
+"""
 
 from typing import Any
 

@@ -76,7 +76,10 @@ KINDS = [pytest.param(*case, id=name) for name, case in ORDERS.items()]
 
 
 async def fill(engine: Engine, table: Table, values: tuple[Any, ...]) -> str:
-    """Fill a new partition with an item at each sort key, in shuffled order; return the partition."""
+    """Fill a new partition with an item at each sort key, in shuffled order.
+
+    Return the partition.
+    """
     partition = fresh()
     for value in sorted(values, key=lambda value: hash((partition, value))):
         await engine.put(Put(table, {"id": partition, "at": value, "n": values.index(value)}))

@@ -205,7 +205,7 @@ async def test_an_index_created_in_the_same_group_contains_all_items(
 def test_columnar_encoding_equals_encoding_item_by_item(
     chosen: list[dict[str, Any]], common: dict[str, Any], count: int
 ) -> None:
-    """With equal and with different attributes, and with a name that is both common and individual."""
+    """With equal or different attributes, and with a name that is both common and individual."""
     many = [{**chosen[number % len(chosen)], "id": f"{number}"} for number in range(count)]
     expect_like_individual_rows(rows_of(many, common), many, common)
 

@@ -1,4 +1,7 @@
-"""Expiry ranges: rows that are written together share one record, and the sweeper deletes them in time."""
+"""Expiry ranges.
+
+Rows that are written together share one record, and the sweeper deletes them in time.
+"""
 
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping

@@ -181,7 +181,10 @@ async def test_a_process_that_is_ready_after_closing_is_not_used(
 async def test_a_killed_process_loses_no_acknowledged_write(
     engine: SqliteEngine,
 ) -> None:
-    """Pending requests fail with OutcomeUnknown; the thread continues, and later a new process starts."""
+    """Pending requests fail with OutcomeUnknown.
+
+    The thread continues, and later a new process starts.
+    """
     process = await started_process(engine)
     before = {item["id"] for item in await all_items(engine, Scan(PLAIN))}
     acknowledged: set[str] = set()

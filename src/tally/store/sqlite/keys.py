@@ -115,8 +115,8 @@ def _key_column(part: KeyPart, values: Sequence[Any]) -> list[bytes]:
 def index_key_reader(index: Index) -> Callable[[Mapping[str, Any]], RowKey | None]:
     """Return a function that encodes an item's index key.
 
-    It returns None if the item is not indexed: a write with an invalid index key is rejected earlier,
-    and an item older than the index is just not in it.
+    It returns None if the item is not indexed. A write with an invalid index key is rejected
+    earlier; an item older than the index is just not in it.
     """
     partition, sort = index.partition, index.sort
     first, encode_first = partition.name, _lenient_encoder(partition, MAX_PARTITION_BYTES)
