@@ -89,9 +89,9 @@ async def _devices(store: Store) -> None:
     )
     await devices.get(phone.user_id, NOW)
     await devices.of_user(phone.user_id, NOW)
-    told = await devices.update_push_to_start(phone, "start", MOMENT, NOW + DAY)
-    assert told is not None
-    await devices.remove_push_to_start(told)
+    updated = await devices.update_push_to_start(phone, "start", MOMENT, NOW + DAY)
+    assert updated is not None
+    await devices.remove_push_to_start(updated)
     await devices.delete(phone.user_id, phone.device_token, NOW)
 
 

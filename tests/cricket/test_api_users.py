@@ -283,11 +283,11 @@ async def test_a_stream_receives_events_and_display_states(
         server.sportmonks.playbacks[int(live_id)].deliver(6)
         server.skip_time(3)
         await server.poll()
-        told = [await reader.event()]
-        while told[-1]["event"] != "display":
-            told.append(await reader.event())
-    assert live_id in told[-1]["data"]
-    assert told[-1]["data"] != first["data"]
+        events = [await reader.event()]
+        while events[-1]["event"] != "display":
+            events.append(await reader.event())
+    assert live_id in events[-1]["data"]
+    assert events[-1]["data"] != first["data"]
 
 
 async def test_every_error_has_the_same_format(ana: ApiClient, server: ApiHarness) -> None:

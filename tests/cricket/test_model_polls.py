@@ -30,13 +30,15 @@ class EventRecorder:
     """Processes polls and records the published events."""
 
     def __init__(self) -> None:
-        self.book = BallLog()
-        self.told: list[KeyEvent] = []
+        self.ball_log = BallLog()
+        self.published: list[KeyEvent] = []
 
     def poll(self, feed: MatchFeed, *, is_final: bool = False) -> list[KeyEvent]:
-        self.book = decode_ball_log(encode_ball_log(merge_poll(self.book, feed, is_final=is_final)))
-        new = find_new_events(match_events(feed, self.book), self.told)
-        self.told += new
+        self.ball_log = decode_ball_log(
+            encode_ball_log(merge_poll(self.ball_log, feed, is_final=is_final))
+        )
+        new = find_new_events(match_events(feed, self.ball_log), self.published)
+        self.published += new
         return new
 
 
@@ -55,7 +57,7 @@ def match_of(first: list[str], second: list[str]) -> list[Ball]:
 def events_in_one_poll(balls: Sequence[Ball]) -> list[tuple[str, int, str, int]]:
     recorder = EventRecorder()
     recorder.poll(whole(balls))
-    return event_keys(recorder.told)
+    return event_keys(recorder.published)
 
 
 @settings(max_examples=60)
@@ -74,7 +76,7 @@ def test_any_partition_into_polls_has_the_same_events(
             recorder.poll(msgspec.structs.replace(feed_of(known), balls=tuple(shuffled)))
     recorder.poll(whole(balls))
     assert event_keys(
-        [event for event in recorder.told if event.kind is not EventKind.NEW_BATTER]
+        [event for event in recorder.published if event.kind is not EventKind.NEW_BATTER]
     ) == [each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER]
     assert recorder.poll(whole(balls)) == []
 
@@ -97,7 +99,7 @@ def test_a_missing_ball_holds_back_later_events(
         )
         recorder.poll(feed_of(known))
     recorder.poll(whole(balls))
-    events = [event for event in recorder.told if event.kind is not EventKind.NEW_BATTER]
+    events = [event for event in recorder.published if event.kind is not EventKind.NEW_BATTER]
     # A wide that is lost with the next ball is undetectable; it is published when it arrives.
     assert sorted(event_keys(events)) == sorted(
         each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER
@@ -105,7 +107,7 @@ def test_a_missing_ball_holds_back_later_events(
     assert event_keys(
         [
             event
-            for event in match_events(whole(balls), recorder.book)
+            for event in match_events(whole(balls), recorder.ball_log)
             if event.kind is not EventKind.NEW_BATTER
         ]
     ) == [each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER]
@@ -143,7 +145,7 @@ def test_a_ball_that_stays_missing_is_ignored() -> None:
     assert [event.kind for new in results for event in new] == [EventKind.SIX]
     assert results[MAX_GAP_POLLS]
     assert [event.kind for event in recorder.poll(feed_of(balls))] == [EventKind.FOUR]
-    assert [event.kind for event in match_events(feed_of(balls), recorder.book)] == [
+    assert [event.kind for event in match_events(feed_of(balls), recorder.ball_log)] == [
         EventKind.FOUR,
         EventKind.SIX,
     ]
@@ -175,7 +177,7 @@ def test_penalty_runs_without_a_ball_delay_events_once() -> None:
 
     for _ in range(MAX_GAP_POLLS + 1):
         recorder.poll(poll(4))
-    assert [event.kind for event in recorder.told] == [EventKind.FOUR, EventKind.SIX]
+    assert [event.kind for event in recorder.published] == [EventKind.FOUR, EventKind.SIX]
     assert [event.kind for event in recorder.poll(poll(7))] == [EventKind.SIX]
 
 
@@ -187,7 +189,9 @@ def test_a_corrected_ball_adds_missing_events_and_repeats_none() -> None:
     recorder.poll(feed_of(play))
     assert [event.kind for event in recorder.poll(feed_of(fixed))] == [EventKind.FOUR]
     assert recorder.poll(feed_of(fixed)) == []
-    assert [event.kind for event in match_events(feed_of(fixed), recorder.book)] == [EventKind.FOUR]
+    assert [event.kind for event in match_events(feed_of(fixed), recorder.ball_log)] == [
+        EventKind.FOUR
+    ]
 
 
 def test_a_wicket_with_a_corrected_batter_is_the_same_wicket() -> None:
@@ -227,7 +231,7 @@ def test_a_withdrawn_ball_is_dropped() -> None:
     recorder = EventRecorder()
     recorder.poll(feed_of(balls))
     recorder.poll(feed_of(balls[:3]))
-    assert recorder.book.balls == tuple(balls[:3])
+    assert recorder.ball_log.balls == tuple(balls[:3])
 
 
 @pytest.mark.parametrize("count", [1, 7, 30])
@@ -242,7 +246,7 @@ def test_a_poll_may_contain_only_the_latest_balls(count: int) -> None:
         )
         recorder.poll(msgspec.structs.replace(feed, balls=tuple(window)))
     assert event_keys(
-        [event for event in recorder.told if event.kind is not EventKind.NEW_BATTER]
+        [event for event in recorder.published if event.kind is not EventKind.NEW_BATTER]
     ) == [each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER]
 
 
@@ -260,5 +264,5 @@ def test_corrections_lead_to_the_events_of_the_corrected_match(
     recorder = EventRecorder()
     recorder.poll(feed_of(MatchScript().innings(1, first).balls))
     recorder.poll(whole(right))
-    assert event_keys(match_events(whole(right), recorder.book)) == events_in_one_poll(right)
+    assert event_keys(match_events(whole(right), recorder.ball_log)) == events_in_one_poll(right)
     assert recorder.poll(whole(right)) == []

@@ -161,8 +161,8 @@ def test_the_back_off_grows_and_is_reset() -> None:
             is is_due
         )
     for ago, is_due in ((REJECTED_BACKOFF_MS - 1, False), (REJECTED_BACKOFF_MS, True)):
-        refused = activity_with(ActivityStatus.ENDED, EndReason.TOKEN_INVALID, starts=1, ago=ago)
-        assert is_start_due(refused, MOMENT, RESTARTABLE_REASONS) is is_due
+        rejected = activity_with(ActivityStatus.ENDED, EndReason.TOKEN_INVALID, starts=1, ago=ago)
+        assert is_start_due(rejected, MOMENT, RESTARTABLE_REASONS) is is_due
     assert (
         consecutive_starts(
             activity_with(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS), MOMENT

@@ -41,9 +41,9 @@ class Replay:
 
     def poll(self, *, is_final: bool = False) -> None:
         self.now += 2500
-        told = msgspec.json.encode(self.broadcast.poll())
+        payload = msgspec.json.encode(self.broadcast.poll())
         self.feed = translate_match(
-            msgspec.json.decode(told, type=payloads.SportMonksFixture, strict=False), self.now
+            msgspec.json.decode(payload, type=payloads.SportMonksFixture, strict=False), self.now
         )
         taken = process_poll(
             self.state, self.ball_log, self.feed, now=self.now, max_bytes=3000, is_final=is_final
@@ -93,8 +93,8 @@ def expect_scorecards(replay: Replay, name: str) -> None:
         frozenset(each.number for each in replay.feed.innings if each.is_super_over),
     )
     assert len(replay.feed.innings) == len(cards) == len(by_balls)
-    for told, counted, card in zip(replay.feed.innings, by_balls, cards, strict=True):
-        for innings in (told, counted):
+    for reported, counted, card in zip(replay.feed.innings, by_balls, cards, strict=True):
+        for innings in (reported, counted):
             assert (innings.runs, innings.wickets, str(innings.overs)) == (
                 card["runs"],
                 card["wickets"],
@@ -123,7 +123,7 @@ def expect_scorecards(replay: Replay, name: str) -> None:
                 line.sixes,
                 line.how_out.value if line.how_out else "not out",
             )
-            for line in told.batters
+            for line in reported.batters
         }
         assert batting == {
             (

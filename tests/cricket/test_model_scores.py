@@ -19,15 +19,15 @@ WORDS = st.sampled_from([".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb"
 def test_scores_imply_the_events_of_the_balls(words: list[str], cuts: list[int]) -> None:
     """Each wicket, milestone and new batter is detected once, whatever lies between polls."""
     balls = MatchScript().innings(1, words).balls
-    told: list[KeyEvent] = []
+    published: list[KeyEvent] = []
     for cut in [*sorted(min(cut, len(balls)) for cut in cuts), len(balls)]:
         status = MatchStatus.FINISHED if cut == len(balls) else MatchStatus.IN_PLAY
         feed = feed_of(balls[:cut], status, with_balls=False)
-        told += find_new_events(match_events(feed, BallLog()), told)
+        published += find_new_events(match_events(feed, BallLog()), published)
     whole = feed_of(balls, MatchStatus.FINISHED)
     known = match_events(whole, merge_poll(BallLog(), whole))
     by_balls = {event.identity for event in known if event.kind not in TIER_1}
-    by_scores = [event.identity for event in told]
+    by_scores = [event.identity for event in published]
     assert len(by_scores) == len(set(by_scores))
     # A batter who was on fire only between two polls is not detected.
     missing = by_balls - set(by_scores)
@@ -39,8 +39,8 @@ def test_all_events_of_a_long_gap_are_detected() -> None:
     """Two fifties and three wickets in one poll are all detected."""
     balls = MatchScript().innings(1, ["2", "2", "1"] * 36 + ["W", "W", "W"]).balls
     before, after = feed_of(balls[:20], with_balls=False), feed_of(balls, with_balls=False)
-    told = match_events(before, BallLog())
-    new = [event.kind for event in find_new_events(match_events(after, BallLog()), told)]
+    published = match_events(before, BallLog())
+    new = [event.kind for event in find_new_events(match_events(after, BallLog()), published)]
     assert new.count(EventKind.FIFTY) == 2
     assert new.count(EventKind.WICKET) == 3
 

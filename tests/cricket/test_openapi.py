@@ -109,11 +109,11 @@ class DocumentedServer:
         }
         return {name: value for name, value in known.items() if f"{{{name}}}" in path}
 
-    def with_known_ids(self, told: Any) -> Any:
+    def with_known_ids(self, values: Any) -> Any:
         names = {"KNOWN": self.match_id, "KNOWN_LEAGUE": self.league_id}
         return {
             name: names.get(value, value) if isinstance(value, str) else value
-            for name, value in told.items()
+            for name, value in values.items()
         }
 
 
@@ -127,10 +127,10 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         ana = server.user("ana")
         (match,) = (await ana.get_json("/matches/live"))["matches"]
         url = server.url.removesuffix("/cricket")
-        told = await server.client.get(f"{url}/openapi.json").build().send()
+        response = await server.client.get(f"{url}/openapi.json").build().send()
         yield DocumentedServer(
             server,
-            Document.read(url, "cricket", "/cricket", await told.json()),
+            Document.read(url, "cricket", "/cricket", await response.json()),
             match["matchId"],
             match["teams"][0]["teamId"],
             match["league"]["leagueId"],

@@ -149,9 +149,11 @@ async def test_a_put_carries_over_stored_enrichment(cache: FixtureCacheRepositor
     made = factories.cached_fixture()
     await cache.put(made)
     assert await cache.update_enrichment(made.match_id, ENRICHMENT, MOMENT + 5)
-    told = replace(made, content='{"id":2}')
-    assert await cache.put(told) == replace(told, enrichment=ENRICHMENT, enriched_at=MOMENT + 5)
-    newer = replace(told, enrichment={"league": "Bowl"}, enriched_at=MOMENT + 6)
+    updated = replace(made, content='{"id":2}')
+    assert await cache.put(updated) == replace(
+        updated, enrichment=ENRICHMENT, enriched_at=MOMENT + 5
+    )
+    newer = replace(updated, enrichment={"league": "Bowl"}, enriched_at=MOMENT + 6)
     assert await cache.put(newer) == newer
     assert await cache.get(made.match_id, NOW) == newer
 

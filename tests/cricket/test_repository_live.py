@@ -191,9 +191,9 @@ async def test_activities_of_a_user_exclude_those_of_others(
     assert await activities.of_user(match_id, user, MOMENT) == [phone, tablet]
     assert await activities.change_team(phone, "2")
     assert await activities.of_user(match_id, user, MOMENT) == [replace(phone, team_id="2"), tablet]
-    nobody = factories.activity(match_id)
-    assert not await activities.change_team(nobody, "2")
-    assert await found(activities, nobody) is None
+    missing = factories.activity(match_id)
+    assert not await activities.change_team(missing, "2")
+    assert await found(activities, missing) is None
 
 
 async def test_an_active_match_is_saved_only_in_the_version_read(

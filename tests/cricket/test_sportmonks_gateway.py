@@ -130,9 +130,9 @@ async def test_retry_after_is_respected() -> None:
         error = await expect_error(scores, RateLimited)
         assert isinstance(error, RateLimited)
         assert 3000 < error.retry_after <= 3600
-        asked = scores.polls
+        polls = scores.polls
         await expect_error(scores, RateLimited)
-        assert scores.polls == asked
+        assert scores.polls == polls
         assert await scores.gateway.leagues() != []
         await scores.clock.advance(3600)
         assert (await scores.gateway.live()).feeds == ()
