@@ -60,7 +60,7 @@ def test_an_over_has_its_events(words: str, kinds: list[str]) -> None:
 
 
 def test_a_hat_trick_may_span_overs_and_innings() -> None:
-    """The bowler's last balls count, whoever bowled in between."""
+    """The bowler's last balls count, even if another bowler bowled in between."""
     play = MatchScript().innings(1, ". . . . . W" + " 1" * 6 + " W W", bowlers=["a", "b"])
     assert kinds_of(events_of(play))[-3:] == ["wicket", "hat_trick", "bowler_on_fire"]
     test = (

@@ -183,9 +183,9 @@ async def test_a_batch_preserves_stored_enrichment(
     ]
     fresh = [factories.cached_fixture(starting_at=starting_at) for _ in range(30)]
     await asyncio.gather(*(cache.put(each) for each in made))
-    bare = replace(made[0], content="told", enrichment=None, enriched_at=None)
-    older = replace(made[1], content="told", enrichment={"old": 1}, enriched_at=MOMENT - 1)
-    newer = replace(made[2], content="told", enrichment={"new": 1}, enriched_at=MOMENT + 1)
+    bare = replace(made[0], content="new", enrichment=None, enriched_at=None)
+    older = replace(made[1], content="new", enrichment={"old": 1}, enriched_at=MOMENT - 1)
+    newer = replace(made[2], content="new", enrichment={"new": 1}, enriched_at=MOMENT + 1)
     await cache.put_batch([bare, older, newer, *fresh], MOMENT)
     kept = [replace(each, enrichment=ENRICHMENT, enriched_at=MOMENT) for each in (bare, older)]
     expected = [*kept, newer, *fresh]

@@ -1,4 +1,4 @@
-"""Many tasks that fight for the same few items, and a record of what each asked and was told.
+"""Many tasks that compete for the same few items, and a record of every request and response.
 
     python -m tests.faults.contention DIRECTORY WORKLOAD TASKS CALLS SEED
 

@@ -189,9 +189,9 @@ async def main(directory: Path, *, idle: bool) -> None:
             asyncio.ensure_future(write_until_closed(each, engine, name, progress))
             for name, each in writers.items()
         ]
-        told = asyncio.ensure_future(run_commands(engine, commands))
-        await asyncio.wait([told, *tasks], return_when=asyncio.FIRST_EXCEPTION)
-        for task in (told, *tasks):
+        commands_task = asyncio.ensure_future(run_commands(engine, commands))
+        await asyncio.wait([commands_task, *tasks], return_when=asyncio.FIRST_EXCEPTION)
+        for task in (commands_task, *tasks):
             task.result()
 
 

@@ -1,12 +1,15 @@
-"""The other process on a data directory.
+"""A second process on a data directory.
 
-It does what it is told, one line of JSON after the other, and answers in one line.
+    python -m tests.faults.peer DIRECTORY
 
-python -m tests.faults.peer DIRECTORY
+It runs the commands on its standard input, one JSON object per line, and prints one line each:
 
-put ITEM get KEY team NAME (through the index by-team) page (of all items) many PREFIX COUNT AT_ONCE
-ensure first, ensure later (declarations of the table) hold begins a write transaction, writes, and
-does not end it look begins a read transaction and does not end it let go ends what it holds
+- `put ITEM`, `get KEY`, `team NAME` (through the index by-team), `page` (of all items)
+- `many PREFIX COUNT CONCURRENCY`
+- `ensure first`, `ensure later`: declarations of the table
+- `hold` begins a write transaction, writes, and leaves it open
+- `look` begins a read transaction and leaves it open
+- `let go` ends the open transaction
 """
 
 import asyncio

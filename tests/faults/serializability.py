@@ -3,9 +3,9 @@
 For histories too long to search.
 
 Every item carries a version that each write raises by one, so a transaction's record says exactly
-what it saw and what it made. From that follows who came before whom: the writer of a version before
-its readers, its readers before the writer of the next one, and in real time whoever was answered
-before another asked. The history is strictly serialisable if nobody comes before himself.
+what it read and wrote. That gives the order of transactions: the writer of a version comes before
+its readers, its readers before the writer of the next version, and a transaction that ended before
+those that started later. The history is strictly serializable if this order has no cycle.
 """
 
 from bisect import bisect_left

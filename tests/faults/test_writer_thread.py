@@ -216,9 +216,11 @@ async def test_page_reads_end_when_the_store_closes(
     await engine.close()
     ends = await asyncio.gather(*reading, return_exceptions=True)
     whole = [end for end in ends if isinstance(end, Page) and len(end.items) == 1_000]
-    told = [end for end in ends if isinstance(end, StoreUnavailable) and "closed" in str(end)]
-    assert len(whole) + len(told) == len(ends)
-    assert told
+    closed_errors = [
+        end for end in ends if isinstance(end, StoreUnavailable) and "closed" in str(end)
+    ]
+    assert len(whole) + len(closed_errors) == len(ends)
+    assert closed_errors
 
 
 async def test_a_cancelled_task_does_not_affect_others(

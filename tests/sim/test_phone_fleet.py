@@ -23,7 +23,7 @@ from tally.kit.server import serving
 from tally.settings import Settings
 from tally.sim.apns.devices import TokenKind
 from tally.sim.apns.simulator import ApnsSimulator
-from tally.sim.command_line import stats_line
+from tally.sim.command_line import COGNITO_PORT, stats_line
 from tally.sim.commands import sim
 from tally.sim.fault_injection import simulator_app
 from tally.sim.oidc.cognito import CognitoSimulator
@@ -209,3 +209,9 @@ def test_command_rejects_an_invalid_url() -> None:
     result = CliRunner().invoke(sim, ["phones", "--url", "nowhere"])
     assert result.exit_code == 2
     assert "nowhere is not a server URL" in result.output
+
+
+def test_phones_use_the_token_issuer_of_tally_up_by_default() -> None:
+    """`tally up` serves the Cognito simulator on this port; SportMonks is beside it."""
+    result = CliRunner().invoke(sim, ["phones", "--help"], env={"COLUMNS": "200"})
+    assert f"http://127.0.0.1:{COGNITO_PORT}" in result.output

@@ -5,7 +5,7 @@ tally sim phones --count 100 --match 58123 --url http://127.0.0.1:8080
 
 import asyncio
 import random
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from pyreqwest.client import Client, ClientBuilder
@@ -15,6 +15,7 @@ from tally.kit.clock import Clock, SystemClock
 from tally.kit.server import run_until_stopped
 from tally.sim.command_line import (
     APNS_CONTROL_PORT,
+    COGNITO_PORT,
     Seconds,
     ServerUrl,
     build_client,
@@ -30,8 +31,6 @@ from tally.sim.phones.display import phone_rows
 from tally.sim.phones.fleet import PhoneBehaviour, PhoneFleet
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import RemotePushService
-
-ISSUER_PORT: Final = 8103
 
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="Number of phones, one user each.")]
 Match = Annotated[
@@ -60,7 +59,7 @@ def phones(
     count: Count = 10,
     match: Match = None,
     url: ServerUrl = "http://127.0.0.1:8080",
-    issuer: IssuerUrl = f"http://127.0.0.1:{ISSUER_PORT}",
+    issuer: IssuerUrl = f"http://127.0.0.1:{COGNITO_PORT}",
     client_id: ClientId = None,
     apple: AppleUrl = f"http://127.0.0.1:{APNS_CONTROL_PORT}",
     channels: Channels = 0.5,
