@@ -2,8 +2,7 @@
 
 For each path it starts the harness of the backend, repeats the request until caches are warm, and
 records the modules of Tally in which a function runs during one more request. Simulators are not
-counted. A module's phrase is the first sentence of its docstring, unless `ROLES` has a more specific
-one.
+counted. A module's phrase is the first sentence of its docstring, unless `ROLES` has a better one.
 """
 
 import ast

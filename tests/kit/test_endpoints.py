@@ -267,7 +267,7 @@ def test_text_from_the_document_is_escaped(reader: Reader) -> None:
 
 
 def test_the_page_is_self_contained(reader: Reader) -> None:
-    """It has no scripts, images or style sheets, and links only to itself and the document."""
+    """It has no scripts, images or stylesheets, and links only to itself and the document."""
     inside = [link[1:] for link in reader.links if link.startswith("#")]
     assert set(reader.links) - {f"#{name}" for name in inside} == {"openapi.json"}
     assert set(inside) <= set(reader.ids)

@@ -194,8 +194,8 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
         ),
         (
             (
-                "ExpressionAttributeValues contains invalid value: An AttributeValue may not contain"
-                " an empty string for key :v0"
+                "ExpressionAttributeValues contains invalid value: An AttributeValue may not"
+                " contain an empty string for key :v0"
             ),
             InvalidValue,
         ),

@@ -67,7 +67,7 @@ a:focus-visible, button:focus-visible, [tabindex]:focus-visible {
 
 
 def apply_theme() -> None:
-    """Add the colours and the style sheet to the page."""
+    """Add the colours and the stylesheet to the page."""
     ui.colors(**COLOURS)
     ui.add_css(STYLE)
     ui.query("html").props("lang=en")
