@@ -133,7 +133,5 @@ def test_an_archive_that_is_not_as_pinned_is_not_unpacked(
     ],
     indirect=["opened"],
 )
-async def test_each_engine_is_found_able_of_what_is_known_of_it(
-    opened: Engine, expected: Features
-) -> None:
+async def test_each_engine_has_its_known_features(opened: Engine, expected: Features) -> None:
     assert await features(opened) == expected
