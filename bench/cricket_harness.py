@@ -5,26 +5,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from bench.programs import Program, start_program
-from tally.cricket.repository.repositories import REPOSITORIES
-from tally.cricket.wiring.backend import Cricket, open_cricket
-from tally.dependencies import Dependencies
+from tally.app import open_application
+from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import SystemClock
-from tally.kit.cursors import Cursors
-from tally.kit.hub import Hub
-from tally.kit.metrics import Metrics
 from tally.settings import Secret, Settings
 from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
-from tally.store.catalogue import owned_tables
-from tally.store.sqlite import SqliteEngine, open_sqlite
-from tally.store.store import Store
+from tally.store.sqlite import SqliteEngine
 
 # So that all matches start within the month that a sync covers.
 _SECONDS_BETWEEN_MATCHES = 250
@@ -80,28 +74,21 @@ class InProcessBackend:
 
 @asynccontextmanager
 async def open_backend(directory: Path, api: str) -> AsyncIterator[InProcessBackend]:
-    clock, metrics = SystemClock(), Metrics()
     settings = Settings(
+        data_dir=directory,
+        backends=("cricket",),
+        store_writer_process_rate=0,
         cricket_admin_key=_SECRET,
         cricket_sportmonks_url=api,
         cricket_sportmonks_token=Secret(API_TOKEN),
         cricket_sportmonks_timeout=60,
         cricket_sportmonks_hourly_limit=1_000_000,
     )
-    async with open_sqlite(directory) as engine:
-        for repository in REPOSITORIES:
-            for table in owned_tables(repository):
-                await engine.ensure_table(table)
-        dependencies = Dependencies(
-            settings=settings,
-            clock=clock,
-            metrics=metrics,
-            hub=Hub(clock, metrics),
-            cursors=Cursors(_SECRET),
-            store=Store(engine, clock),
+    async with open_application(settings) as application:
+        yield InProcessBackend(
+            cast("SqliteEngine", application.store.engine),
+            cast("Cricket", application.backends["cricket"]),
         )
-        async with open_cricket(dependencies) as cricket:
-            yield InProcessBackend(engine, cricket)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Checks declared access patterns against those that a seed specifies."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from typer.testing import CliRunner
@@ -46,3 +47,14 @@ def check_descriptions(backend: str, rows: Sequence[PatternRow]) -> None:
         assert row.frequency, row.pattern
         assert "Scan" not in row.operation
     assert find_problems(Catalogue({backend: CATALOGUE.backends[backend]})) == []
+
+
+def check_usage(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Assert that all operations of all patterns, rows by name, were called without an error."""
+    for name, row in rows.items():
+        assert row["calls"] > 0, name
+        assert row["errors"] == 0, name
+        for operation in row["operations"]:
+            units = operation["read_units"] + operation["write_units"]
+            assert operation["calls"] > 0, (name, operation["operation"])
+            assert units > 0, (name, operation["operation"])

@@ -3,9 +3,6 @@
 Tests share tables, never keys: each creates its own users, athletes and models.
 """
 
-import contextlib
-import io
-import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,29 +12,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-import structlog
 
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT, AuditRepository
 from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY, IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.sessions import COMMIT_COLLECT_SESSIONS, BrowserSessionRepository
 from tally.collect.repository.table import COMMIT_COLLECT
-from tally.kit import logs
-from tally.kit.clock import ManualClock, SystemClock
-from tally.settings import Settings
+from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tally.store.dynamodb import open_dynamodb
-from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.collect.server_harness import CollectServer, open_server
-from tests.store.emulators import (
-    MADE_UP,
-    dynamodb_local,
-    engines,
-    given_engine,
-    given_url,
-    local_engine,
-)
+from tests.log_capture import captured_log
+from tests.store.emulators import engines, open_engine, service_url
 
 LogText: TypeAlias = Callable[[], str]
 TABLES = (COMMIT_COLLECT, COMMIT_COLLECT_SESSIONS, COMMIT_COLLECT_AUDIT, COMMIT_COLLECT_IDEMPOTENCY)
@@ -49,18 +36,8 @@ async def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
     """Run tests once per engine, with the four tables."""
-    async with contextlib.AsyncExitStack() as stack:
-        opened: Engine
-        if request.param == "sqlite":
-            opened = await stack.enter_async_context(
-                open_sqlite(tmp_path_factory.mktemp("collect"))
-            )
-        elif request.param == "local":
-            opened = await stack.enter_async_context(local_engine())
-        else:
-            opened = await stack.enter_async_context(given_engine(given_url() or ""))
-        for table in TABLES:
-            await opened.create_table(table)
+    folder = tmp_path_factory.mktemp("collect")
+    async with open_engine(request.param, folder, TABLES) as opened:
         yield opened
 
 
@@ -101,15 +78,7 @@ def store_target(
 ) -> Iterator[StoreTarget]:
     """Run tests with servers once per engine."""
     folder = tmp_path_factory.mktemp("collect")
-    if request.param == "sqlite":
-        yield StoreTarget(folder, None)
-        return
-    with contextlib.ExitStack() as stack:
-        url = given_url() if request.param == "given" else stack.enter_context(dynamodb_local())
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" not in os.environ:
-            patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
-            patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
+    with service_url(request.param) as url:
         yield StoreTarget(folder, url)
 
 
@@ -132,14 +101,8 @@ async def fresh_server(store_target: StoreTarget) -> AsyncIterator[CollectServer
 @pytest.fixture(autouse=True)
 def log_text() -> Iterator[LogText]:
     """Capture the log of the test."""
-    stream = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    logs.configure(Settings(log_format="json"), SystemClock(), stream)
-    yield stream.getvalue
-    structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
-    logs.set_context(logs.Context())
+    with captured_log() as stream:
+        yield stream.getvalue
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ApiResponse:
+class BrowserResponse:
     """A response with a fully read body."""
 
     status: int
@@ -77,7 +77,7 @@ class Browser:
 
     async def send(
         self, method: str, url: str, body: object = None, headers: Mapping[str, str] | None = None
-    ) -> ApiResponse:
+    ) -> BrowserResponse:
         where = url if url.startswith("http") else self.url + url
         host = urlsplit(where).netloc
         cookies = self.jar.setdefault(host, {})
@@ -99,14 +99,14 @@ class Browser:
                 cookies.pop(name, None)
                 if morsel.value and morsel["max-age"] != "0":
                     cookies[name] = morsel.value
-        return ApiResponse(
+        return BrowserResponse(
             response.status, list(response.headers.items()), bytes(await response.bytes())
         )
 
-    async def get(self, url: str) -> ApiResponse:
+    async def get(self, url: str) -> BrowserResponse:
         return await self.send("GET", url)
 
-    async def follow(self, response: ApiResponse, base: str) -> ApiResponse:
+    async def follow(self, response: BrowserResponse, base: str) -> BrowserResponse:
         """Follow a redirect."""
         location = response.header("location")
         assert location is not None, response
@@ -178,22 +178,22 @@ class CollectServer:
         await self.strava.webhooks.wait_idle()
         await self.collect.worker.run()
 
-    async def sign_in(self, browser: Browser, name: str) -> ApiResponse:
+    async def sign_in(self, browser: Browser, name: str) -> BrowserResponse:
         """Sign in through the OIDC provider; return the last response."""
         begun = await browser.get("/auth/login")
         assert begun.status == 302, begun
         return await self.return_from_provider(browser, begun, name)
 
     async def return_from_provider(
-        self, browser: Browser, begun: ApiResponse, name: str
-    ) -> ApiResponse:
+        self, browser: Browser, begun: BrowserResponse, name: str
+    ) -> BrowserResponse:
         location = begun.header("location")
         assert location is not None
         agreed = await browser.get(f"{location}&login_hint={name}")
         assert agreed.status in {302, 303}, agreed
         return await browser.follow(agreed, self.oidc.url)
 
-    async def link(self, browser: Browser, athlete_id: int, **consent: Any) -> ApiResponse:
+    async def link(self, browser: Browser, athlete_id: int, **consent: Any) -> BrowserResponse:
         """Link an athlete through Strava's consent page; return the last response."""
         self.strava.auto_approve = Consent(athlete_id, **consent)
         begun = await browser.get("/strava/connect")
@@ -293,7 +293,7 @@ async def open_server(
         yield CollectServer(f"{url}/collect", application, clock, strava, issuer, client)
 
 
-def assert_error(response: ApiResponse, status: int, code: str) -> None:
+def assert_error(response: BrowserResponse, status: int, code: str) -> None:
     """Assert the common error format."""
     assert response.status == status, response
     body = response.json

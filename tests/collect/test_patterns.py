@@ -10,9 +10,15 @@ from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Update
 from tally.store.expressions import F
 from tally.store.report import PatternRow
-from tests.collect.server_harness import VERIFY, ApiResponse, CollectServer, LinkedUser
+from tests.collect.server_harness import VERIFY, BrowserResponse, CollectServer, LinkedUser
 from tests.collect.test_api_strava import event
-from tests.seed_patterns import SeedAccess, check_descriptions, matching_patterns, read_patterns
+from tests.seed_patterns import (
+    SeedAccess,
+    check_descriptions,
+    check_usage,
+    matching_patterns,
+    read_patterns,
+)
 
 # In the order of the seed: main table, its index, sessions, audit, idempotency.
 SEED = {
@@ -85,7 +91,7 @@ def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> Non
     check_descriptions("collect", printed)
 
 
-async def expect(member: LinkedUser, method: str, path: str, status: int = 200) -> ApiResponse:
+async def expect(member: LinkedUser, method: str, path: str, status: int = 200) -> BrowserResponse:
     answer = await member.browser.send(method, path)
     assert answer.status == status, (method, path, answer)
     return answer
@@ -180,12 +186,4 @@ async def test_every_declared_pattern_is_used(fresh_server: CollectServer) -> No
     assert {
         (operation.method, operation.path) for operation in fresh_server.collect.api.endpoints
     } - answered == set()
-    for name, row in (await fresh_server.patterns()).items():
-        assert row["calls"] > 0, name
-        assert row["errors"] == 0, name
-        for operation in row["operations"]:
-            assert operation["calls"] > 0, (name, operation["operation"])
-            assert operation["read_units"] + operation["write_units"] > 0, (
-                name,
-                operation["operation"],
-            )
+    check_usage(await fresh_server.patterns())

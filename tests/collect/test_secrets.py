@@ -17,8 +17,8 @@ from tests.collect.conftest import TABLES, StoreTarget
 from tests.collect.server_harness import (
     ADMIN,
     VERIFY,
-    ApiResponse,
     Browser,
+    BrowserResponse,
     CollectServer,
     open_server,
 )
@@ -47,9 +47,9 @@ class SecretCollector:
         self.browser: Browser = server.browser()
         self.secrets: set[str] = set()
         self.states: set[str] = set()
-        self.responses: list[ApiResponse] = []
+        self.responses: list[BrowserResponse] = []
 
-    async def go(self, url: str, base: str = "") -> ApiResponse:
+    async def go(self, url: str, base: str = "") -> BrowserResponse:
         answer = await self.browser.get(urljoin(base, url) if base else url)
         query = parameters(answer.header("location"))
         self.secrets |= {query[name] for name in ("code", "nonce") if name in query}

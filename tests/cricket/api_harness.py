@@ -30,23 +30,11 @@ from tally.sim.oidc.keys import SigningKeys
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import MatchPlayback
 from tally.sim.sportmonks.simulator import SportMonksSimulator
+from tests.api_response import ApiResponse
 
 ADMIN = "the-key-of-the-operators-of-cricket-0123"
 # In the far future, so that emulators do not delete items by their own clock.
 START = datetime(2080, 3, 1, 12, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class ApiResponse:
-    """A response with its decoded body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return msgspec.json.decode(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +52,7 @@ class ApiClient:
         if content is not None:
             body = content if isinstance(content, bytes) else msgspec.json.encode(content)
             request = request.header("Content-Type", "application/json").body_bytes(body)
-        received = await request.build().send()
-        response = ApiResponse(
-            received.status, dict(received.headers.items()), bytes(await received.bytes())
-        )
-        assert response.headers["x-request-id"], "every response has a request id"
-        return response
+        return await ApiResponse.read(await request.build().send())
 
     async def get(self, path: str) -> ApiResponse:
         return await self.send("GET", path)

@@ -3,24 +3,17 @@
 Tests share tables, never keys: each creates records with unique ids (`factories.py`).
 """
 
-import contextlib
-import io
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-import structlog
 
 from tally.cricket.repository.repositories import REPOSITORIES
-from tally.kit import logs
-from tally.kit.clock import ManualClock, SystemClock
-from tally.settings import Settings
+from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tally.store.catalogue import owned_tables
-from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket.activities_harness import (
     ActivitiesHarness,
@@ -29,7 +22,8 @@ from tests.cricket.activities_harness import (
     open_shared_apns,
 )
 from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
-from tests.store.emulators import engines, given_engine, given_url, local_engine
+from tests.log_capture import captured_log
+from tests.store.emulators import engines, open_engine
 
 LogText: TypeAlias = Callable[[], str]
 ENGINES = engines("local")
@@ -41,32 +35,16 @@ async def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
     """Open each engine with the fifteen tables."""
-    async with contextlib.AsyncExitStack() as stack:
-        opened: Engine
-        if request.param == "sqlite":
-            opened = await stack.enter_async_context(
-                open_sqlite(tmp_path_factory.mktemp("cricket"))
-            )
-        elif request.param == "local":
-            opened = await stack.enter_async_context(local_engine())
-        else:
-            opened = await stack.enter_async_context(given_engine(given_url() or ""))
-        for table in TABLES:
-            await opened.create_table(table)
+    folder = tmp_path_factory.mktemp("cricket")
+    async with open_engine(request.param, folder, TABLES) as opened:
         yield opened
 
 
 @pytest.fixture
 def log_text() -> Iterator[LogText]:
     """Capture the log of the test."""
-    stream = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    logs.configure(Settings(log_format="json"), SystemClock(), stream)
-    yield stream.getvalue
-    structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
-    logs.set_context(logs.Context())
+    with captured_log() as stream:
+        yield stream.getvalue
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 
 from tally.sim.apns.devices import TokenKind
 from tally.store.dynamodb import open_dynamodb
+from tests.api_response import ApiResponse
 from tests.cricket.api_harness import (
     ApiClient,
     ApiHarness,
-    ApiResponse,
     expect_error,
     open_api_harness,
     open_stream,

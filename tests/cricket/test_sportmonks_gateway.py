@@ -13,23 +13,21 @@ from tally.cricket.model.records import League
 from tally.errors import RateLimited, TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.breaker import BreakerState
-from tally.kit.clock import SystemClock
-from tally.settings import Secret, Settings
+from tally.settings import Secret
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import Garble
 from tests.cricket.sportmonks_harness import LIVESCORES, SportMonksHarness, open_sportmonks
+from tests.log_capture import captured_log
 from tests.sim.match_files import HOME, build_match, delivery, innings
 
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """Capture the log at the lowest level."""
-    stream = io.StringIO()
-    logs.configure(Settings(log_format="json", log_level="debug"), SystemClock(), stream)
-    yield stream
-    logs.configure(Settings(), SystemClock(), io.StringIO())
+    with captured_log("debug") as stream:
+        yield stream
 
 
 async def expect_error(

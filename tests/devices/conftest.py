@@ -9,9 +9,7 @@ that needs empty tables uses `fresh_server`. A test that needs other settings or
 calls `store_target.new_settings` and opens them itself.
 """
 
-import contextlib
 import io
-import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -20,19 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
-from tally.app import CATALOGUE
-from tally.kit import logs
+from tally.app import CATALOGUE, open_engine
 from tally.kit.clock import SystemClock
 from tally.settings import Settings
-from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
-from tally.store.dynamodb import open_dynamodb
-from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.devices.harness import DevicesServer, make_settings, open_server
-from tests.store.emulators import MADE_UP, dynamodb_local, engines, given_url
+from tests.log_capture import captured_log
+from tests.store.emulators import engines, service_url
 
 TABLES = Catalogue({"devices": CATALOGUE.backends["devices"]}).tables()
 ENGINES = engines("local")
@@ -60,40 +54,17 @@ class StoreTarget:
             dynamodb_table_prefix=prefix,
             **changes,
         )
-        async with open_engine(settings) as engine:
+        async with open_engine(settings, SystemClock()) as engine:
             for table in TABLES:
                 await engine.create_table(table)
         return settings
 
 
-@contextlib.asynccontextmanager
-async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
-    """Open the engine that a server with these settings uses."""
-    if settings.store_engine == "sqlite":
-        async with open_sqlite(settings.data_dir) as embedded:
-            for table in TABLES:
-                await embedded.ensure_table(table)
-            yield embedded
-        return
-    where, region, prefix = (
-        settings.dynamodb_endpoint,
-        settings.dynamodb_region,
-        settings.dynamodb_table_prefix,
-    )
-    async with open_dynamodb(endpoint=where, region=region, table_prefix=prefix) as engine:
-        yield engine
-
-
 @pytest.fixture(autouse=True)
 def log() -> Iterator[io.StringIO]:
     """Capture the log of the test, one JSON object per line."""
-    stream = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    logs.configure(Settings(log_format="json"), SystemClock(), stream)
-    yield stream
-    structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
+    with captured_log() as stream:
+        yield stream
 
 
 @pytest.fixture(scope="session", params=ENGINES)
@@ -102,16 +73,7 @@ def store_target(
 ) -> Iterator[StoreTarget]:
     """Run tests once per engine."""
     folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "sqlite":
-        yield StoreTarget("sqlite", None, folder)
-        return
-    with contextlib.ExitStack() as stack:
-        given = given_url()
-        url = given if request.param == "given" and given else stack.enter_context(dynamodb_local())
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" not in os.environ:
-            patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
-            patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
+    with service_url(request.param) as url:
         yield StoreTarget(request.param, url, folder)
 
 
@@ -138,5 +100,5 @@ async def fresh_server(store_target: StoreTarget) -> AsyncIterator[DevicesServer
 @pytest.fixture(scope="session")
 async def store(store_target: StoreTarget) -> AsyncIterator[Store]:
     """A store with the tables of the backend, shared by the repository tests."""
-    async with open_engine(await store_target.new_settings()) as engine:
+    async with open_engine(await store_target.new_settings(), SystemClock()) as engine:
         yield Store(engine)

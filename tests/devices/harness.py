@@ -21,6 +21,7 @@ from tally.app import Application, build_app, open_application
 from tally.kit.clock import Clock, ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
+from tests.api_response import ApiResponse
 
 Json: TypeAlias = dict[str, Any]
 
@@ -33,19 +34,6 @@ START = datetime(2080, 1, 1, tzinfo=UTC)
 START_MS = int(START.timestamp()) * 1000
 # The first timestamp of test readings: within the retention, with room for many readings.
 FIRST_MS = START_MS - 30 * DAY_MS
-
-
-@dataclass(frozen=True, slots=True)
-class ApiResponse:
-    """A response with a fully read body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return msgspec.json.decode(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +56,9 @@ class DevicesServer:
         request = self.client.request(method, f"{self.url}/devices{path}").headers(
             dict(headers or {})
         )
-        response = await (request if body is None else request.body_bytes(body)).build().send()
-        result = ApiResponse(
-            response.status, dict(response.headers.items()), bytes(await response.bytes())
-        )
-        assert result.headers["x-request-id"], "every response has a request id"
-        return result
+        if body is not None:
+            request = request.body_bytes(body)
+        return await ApiResponse.read(await request.build().send())
 
     async def post(
         self,

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tally.app import open_engine
 from tally.devices.model.records import Capabilities, Device
 from tally.devices.repository.devices import DEVICES, DeviceRepository
+from tally.kit.clock import SystemClock
 from tally.kit.ids import new_uuid
 from tally.store.api import Get
 from tally.store.store import Store
-from tests.devices.conftest import StoreTarget, open_engine
+from tests.devices.conftest import StoreTarget
 from tests.devices.harness import new_hardware_id
 
 
@@ -129,7 +131,7 @@ async def test_renaming_never_creates_a_device(devices: DeviceRepository) -> Non
 
 
 async def test_devices_are_listed_by_activity_in_pages(store_target: StoreTarget) -> None:
-    async with open_engine(await store_target.new_settings()) as engine:
+    async with open_engine(await store_target.new_settings(), SystemClock()) as engine:
         devices = DeviceRepository(Store(engine))
         registered = [await devices.register(device(minute=minute)) for minute in (3, 1, 4, 0, 2)]
         await devices.seen(replace(registered[3], last_seen_at=time_at(9)), before=time_at(5))

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
+from tally.app import open_engine
 from tally.devices.model.records import ApiKey
 from tally.devices.repository.keys import API_KEYS, ApiKeyRepository
+from tally.kit.clock import SystemClock
 from tally.kit.ids import new_uuid
 from tally.store.api import Get
 from tally.store.errors import ConditionFailed
 from tally.store.store import Store
-from tests.devices.conftest import StoreTarget, open_engine
+from tests.devices.conftest import StoreTarget
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ async def test_a_revoked_key_is_kept_as_inactive(keys: ApiKeyRepository) -> None
 
 
 async def test_keys_are_listed_newest_first_in_pages(store_target: StoreTarget) -> None:
-    async with open_engine(await store_target.new_settings()) as engine:
+    async with open_engine(await store_target.new_settings(), SystemClock()) as engine:
         keys = ApiKeyRepository(Store(engine))
         made = [api_key(minute) for minute in (2, 0, 3, 1)]
         for key in made:

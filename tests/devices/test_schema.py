@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tally.app import open_engine
+from tally.kit.clock import SystemClock
 from tally.store.lockfile import normalize, read_lock
-from tests.devices.conftest import TABLES, StoreTarget, open_engine
+from tests.devices.conftest import TABLES, StoreTarget
 
 ROOT = Path(__file__).parent.parent.parent
 REQUIRED, OPTIONAL = True, False
@@ -104,7 +106,7 @@ def test_the_code_matches_the_lock_file() -> None:
 async def test_created_tables_match_the_declaration(store_target: StoreTarget) -> None:
     """As described by the engine."""
     settings = await store_target.new_settings()
-    async with open_engine(settings) as engine:
+    async with open_engine(settings, SystemClock()) as engine:
         for table in TABLES:
             described = await engine.describe_table(table.name)
             assert (described.key, described.ttl, described.by_name) == (

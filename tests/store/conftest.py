@@ -10,14 +10,12 @@ test must fail.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from tally.store.api import Engine
-from tally.store.sqlite import open_sqlite
 from tests.store.differences import expected_to_fail
-from tests.store.emulators import engines, given_engine, given_url, local_engine, ministack_engine
+from tests.store.emulators import engines, open_engine
 from tests.store.features import Features, features
 from tests.store.tables import TABLES
 
@@ -29,22 +27,9 @@ async def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
     """An open engine with all shared tables."""
-    async with _open(request.param, tmp_path_factory) as engine:
-        for table in TABLES:
-            await engine.create_table(table)
+    folder = tmp_path_factory.mktemp("sqlite")
+    async with open_engine(request.param, folder, TABLES) as engine:
         yield engine
-
-
-def _open(name: str, folders: pytest.TempPathFactory) -> AbstractAsyncContextManager[Engine]:
-    if name == "sqlite":
-        return open_sqlite(folders.mktemp("sqlite"))
-    if name == "local":
-        return local_engine()
-    if name == "ministack":
-        return ministack_engine()
-    url = given_url()
-    assert url is not None
-    return given_engine(url)
 
 
 @pytest.fixture(scope="session")

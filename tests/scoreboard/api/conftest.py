@@ -1,18 +1,15 @@
 """Fixtures: a server that all tests share (`harness`), and servers for single tests."""
 
 import io
-import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import open_valkey
-from tally.kit import logs
 from tally.kit.clock import SystemClock
-from tally.settings import Settings
+from tests.log_capture import captured_log
 from tests.scoreboard.api.harness import ScoreboardHarness, run_scoreboard, server_settings
 from tests.scoreboard.api.servers import SharedServers
 
@@ -20,13 +17,8 @@ from tests.scoreboard.api.servers import SharedServers
 @pytest.fixture(autouse=True)
 def log() -> Iterator[io.StringIO]:
     """The log of the test, one JSON object per line."""
-    stream = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    logs.configure(Settings(log_format="json"), SystemClock(), stream)
-    yield stream
-    structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
+    with captured_log() as stream:
+        yield stream
 
 
 @pytest.fixture(scope="session")

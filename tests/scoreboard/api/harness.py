@@ -23,6 +23,7 @@ from tally.kit.server import serving
 from tally.scoreboard.model import ClientInfo, NewUser, Score
 from tally.scoreboard.wiring import Scoreboard
 from tally.settings import Secret, Settings
+from tests.api_response import ApiResponse
 
 Json: TypeAlias = dict[str, Any]
 
@@ -40,16 +41,8 @@ NO_LIMITS: Json = {
 
 
 @dataclass(frozen=True, slots=True)
-class ApiResponse:
-    """A response of the API."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return msgspec.json.decode(self.body)
+class EnvelopeResponse(ApiResponse):
+    """A response of the API, whose successful bodies have an envelope."""
 
     @property
     def data(self) -> Any:
@@ -98,7 +91,7 @@ class ScoreboardHarness:
         content: object = None,
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> ApiResponse:
+    ) -> EnvelopeResponse:
         """Send a request to a path of the API."""
         request_headers = dict(headers or {})
         if token is not None:
@@ -107,10 +100,7 @@ class ScoreboardHarness:
         if content is not None:
             request_headers["Content-Type"] = "application/json"
             request = request.body_bytes(msgspec.json.encode(content))
-        raw = await request.headers(request_headers).build().send()
-        response = ApiResponse(raw.status, dict(raw.headers.items()), bytes(await raw.bytes()))
-        assert response.headers["x-request-id"], "every response has a request id"
-        return response
+        return await EnvelopeResponse.read(await request.headers(request_headers).build().send())
 
     async def player(self, username: str | None = None) -> Player:
         """Create a player without the cost of hashing a password."""
@@ -133,7 +123,7 @@ class ScoreboardHarness:
 
     async def update_score(
         self, player: Player, action_token: str, score_delta: int = 10
-    ) -> ApiResponse:
+    ) -> EnvelopeResponse:
         """Exchange an action token for points."""
         return await self.send(
             "PATCH",
@@ -148,7 +138,7 @@ class ScoreboardHarness:
         data: Json = (await self.update_score(player, token, score_delta)).data
         return data
 
-    async def admin(self, method: str, path: str) -> ApiResponse:
+    async def admin(self, method: str, path: str) -> EnvelopeResponse:
         return await self.send(
             method, f"/admin/leaderboard{path}", headers={"X-Admin-API-Key": ADMIN}
         )
@@ -206,7 +196,7 @@ async def run_scoreboard(
         yield harness
 
 
-def expect_error(response: ApiResponse, status: int, code: str, **details: Any) -> None:
+def expect_error(response: EnvelopeResponse, status: int, code: str, **details: Any) -> None:
     """Check status, code and details of an error, and the shape that all errors have."""
     assert response.status == status, response
     body = response.json

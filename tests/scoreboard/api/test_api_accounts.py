@@ -16,7 +16,7 @@ from tally.kit.keyring import Key
 from tally.settings import Secret
 from tests.scoreboard.api.harness import (
     SESSION_KEY,
-    ApiResponse,
+    EnvelopeResponse,
     Json,
     ScoreboardHarness,
     expect_error,
@@ -39,7 +39,7 @@ async def register(harness: ScoreboardHarness) -> tuple[str, Json]:
     return name, response.data
 
 
-async def me(harness: ScoreboardHarness, token: str) -> ApiResponse:
+async def me(harness: ScoreboardHarness, token: str) -> EnvelopeResponse:
     return await harness.send("GET", "/scores/me", token=token)
 
 

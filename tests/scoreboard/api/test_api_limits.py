@@ -7,7 +7,7 @@ import pytest
 from tally.kit.clock import ManualClock
 from tests.scoreboard.api.harness import (
     INTERNAL,
-    ApiResponse,
+    EnvelopeResponse,
     Player,
     ScoreboardHarness,
     expect_error,
@@ -25,12 +25,12 @@ DEFAULTS = {
 }
 
 
-def check_headers(response: ApiResponse, limit: int, remaining: int, reset: int) -> None:
+def check_headers(response: EnvelopeResponse, limit: int, remaining: int, reset: int) -> None:
     data = [response.headers[f"ratelimit-{name}"] for name in ("limit", "remaining", "reset")]
     assert data == [str(limit), str(remaining), str(reset)]
 
 
-async def send_limited(harness: ScoreboardHarness, kind: str, player: Player) -> ApiResponse:
+async def send_limited(harness: ScoreboardHarness, kind: str, player: Player) -> EnvelopeResponse:
     if kind == "score":
         return await harness.update_score(player, "x", 1)
     if kind == "me":
