@@ -42,7 +42,7 @@ def board_name(number: int) -> str:
 
 
 class Raw:
-    """Executes the engine's statements by hand, with its settings, on its tables."""
+    """Executes the engine's statements directly, with its settings, on its tables."""
 
     def __init__(self, path: Path, boards: int, seed: int = 1) -> None:
         self._connection = connect(path)

@@ -29,7 +29,7 @@ cli()
 
 
 async def startup(rounds: int) -> AsyncIterator[Line]:
-    """Measure `tally --help` and `tally --version` in processes of their own."""
+    """Measure `tally --help` and `tally --version` in separate processes."""
     with tempfile.TemporaryDirectory() as directory:
         empty = Path(directory) / "empty.py"
         empty.write_text(EMPTY_PROGRAM, encoding="utf-8")

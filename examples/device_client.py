@@ -1,7 +1,7 @@
 """A device client: registers a device, sends readings until they are stored, and reads them back.
 
-Run it beside `make up` with `python examples/device_client.py [URL]`. It creates an API key with
-the operator token in `DEVICES_ADMIN_TOKEN`, or in `data/devices-admin.key` if that is not set.
+Run it while `make up` runs, with `python examples/device_client.py [URL]`. It creates an API key
+with the operator token in `DEVICES_ADMIN_TOKEN`, or in `data/devices-admin.key` if that is not set.
 """
 
 import os

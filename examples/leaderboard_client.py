@@ -1,8 +1,9 @@
 """A leaderboard client: a player signs up, earns points and watches the leaderboard.
 
-Run it beside `make up` with `python examples/leaderboard_client.py [URL]`. It plays both parts: the
-game server, which reports completed actions with the key in `SCOREBOARD_INTERNAL_KEY` (or in
-`data/scoreboard-internal.key` if that is not set), and the player, who redeems them for points.
+Run it while `make up` runs, with `python examples/leaderboard_client.py [URL]`. It plays both
+parts: the game server, which reports completed actions with the key in `SCOREBOARD_INTERNAL_KEY`
+(or in `data/scoreboard-internal.key` if that is not set), and the player, who redeems them for
+points.
 """
 
 import json

@@ -1,8 +1,8 @@
 """A phone that follows a match: registers, follows, and shows each update of the Lock Screen text.
 
-Run it beside `make up` with `python examples/match_follower.py [URL] [ISSUER] [UPDATES]`. It signs
-in at the simulated user pool (default: http://127.0.0.1:8104), waits for a live match and stops
-after the given number of updates (default: 5).
+Run it while `make up` runs, with `python examples/match_follower.py [URL] [ISSUER] [UPDATES]`. It
+signs in at the simulated user pool (default: http://127.0.0.1:8104), waits for a live match and
+stops after the given number of updates (default: 5).
 """
 
 import json

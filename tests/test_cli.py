@@ -232,7 +232,7 @@ def test_an_unknown_job_is_rejected(tmp_path: Path) -> None:
         "job", "run", "nothing", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices"
     )
     assert code == 2
-    assert "No job nothing; available jobs:" in errors
+    assert "Unknown job nothing; available:" in errors
 
 
 def test_an_unknown_backend_is_rejected() -> None:

@@ -247,7 +247,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class _InstanceRoutes:
-    """The instance's own routes at the root; also answers paths that no backend serves."""
+    """The instance's own routes at the root; also handles paths that no backend serves."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -259,7 +259,7 @@ class _InstanceRoutes:
                     "GET",
                     "/health",
                     self.health,
-                    "Liveness",
+                    "Check liveness",
                     response=Liveness,
                     response_example=Liveness("ok"),
                 ),
@@ -267,7 +267,7 @@ class _InstanceRoutes:
                     "GET",
                     "/health/ready",
                     self.ready,
-                    "Readiness",
+                    "Check readiness",
                     response=Readiness,
                     response_example=Readiness("ready", {"store": "ok"}),
                     other_responses={503: Readiness("not_ready", {"store": "failed"})},
@@ -276,24 +276,24 @@ class _InstanceRoutes:
                     "GET",
                     "/metrics",
                     self.metrics,
-                    "Metrics for Prometheus",
+                    "Get Prometheus metrics",
                     media_type="text/plain",
                 ),
                 Endpoint(
                     "GET",
                     "/patterns",
                     self.patterns,
-                    "Access patterns with their calls, latency and capacity",
+                    "List access patterns with their calls, latency and capacity",
                     response=list[PatternRow],
                 ),
                 Endpoint(
-                    "GET", "/openapi.json", self.openapi, "The OpenAPI document", response=dict
+                    "GET", "/openapi.json", self.openapi, "Get the OpenAPI document", response=dict
                 ),
                 Endpoint(
                     "GET",
                     "/docs",
                     self.docs,
-                    "The API documentation",
+                    "Show the API documentation",
                     media_type="text/html",
                 ),
             ),

@@ -1,4 +1,4 @@
-"""The control plane: API keys and devices."""
+"""The operator API: API keys and devices."""
 
 import re
 import uuid

@@ -204,7 +204,7 @@ async def test_an_unknown_job_is_reported_with_the_available_jobs(
     clock: ManualClock, metrics: Metrics, recorder: Recorder
 ) -> None:
     runner = JobRunner([make_job(recorder.run)], clock, metrics)
-    with pytest.raises(NotFound, match="No job nothing; available jobs: sync"):
+    with pytest.raises(NotFound, match="Unknown job nothing; available: sync"):
         await runner.run("nothing")
 
 

@@ -40,11 +40,11 @@ def _check_preconditions(source: Path, data_dir: Path) -> None:
         raise BackupRejected(f"Backup {source} does not exist")
     if directory_lock.is_locked(data_dir):
         raise BackupRejected(
-            f"A program is running on {data_dir.resolve()}; stop it and move the directory away"
+            f"A program is running on {data_dir.resolve()}; stop it and move the directory"
         )
     if data_dir.exists() and not (data_dir.is_dir() and not any(data_dir.iterdir())):
         raise BackupRejected(
-            f"{data_dir.resolve()} is not empty; move it away or set TALLY_DATA_DIR to another path"
+            f"{data_dir.resolve()} is not empty; move it, or set TALLY_DATA_DIR to another path"
         )
 
 

@@ -1,6 +1,7 @@
 """`tally job list` and `tally job run`: the scheduled jobs."""
 
 import asyncio
+from typing import Annotated
 
 import msgspec
 import typer
@@ -33,8 +34,10 @@ def list_jobs(as_json: AsJson = False) -> None:
 
 
 @job_commands.command("run")
-def run_job(name: str) -> None:
-    """Run a job once, now, also while other instances run."""
+def run_job(
+    name: Annotated[str, typer.Argument(help="Name of the job, see `tally job list`.")],
+) -> None:
+    """Run a job once, now. Other instances may be running."""
 
     async def run() -> JobRun:
         async with open_application(load_settings()) as application:

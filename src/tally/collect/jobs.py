@@ -17,13 +17,13 @@ def collect_jobs(worker: InboxWorker, models: ModelCatalog) -> tuple[Job, ...]:
     return (
         Job(
             name="collect-inbox",
-            description="Apply Strava webhook events",
+            description="Applies Strava webhook events",
             run=worker.run,
             interval=INBOX_INTERVAL_SECONDS,
         ),
         Job(
             name="collect-models",
-            description="Write the bundled models",
+            description="Writes the bundled models",
             run=write_models,
             interval=MODELS_INTERVAL_SECONDS,
             jitter=0.0,

@@ -1,6 +1,6 @@
 """Removal of the files that a killed PostgreSQL leaves behind.
 
-PostgreSQL records its process id in `postmaster.pid` and refuses to start while a process with that
+PostgreSQL records its process id in `postmaster.pid` and does not start while a process with that
 id exists, even an unrelated one that reuses it. The file is removed before each start, unless the
 process is a PostgreSQL on the same files that was started manually. No process is ever signalled.
 """

@@ -113,7 +113,7 @@ def routes(endpoints: Sequence[Endpoint]) -> list[Route]:
 
 
 class _MethodDispatcher:
-    """Dispatches the methods of one path; answers others with 405 and an Allow header."""
+    """Dispatches the methods of one path; returns 405 and an Allow header for others."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)

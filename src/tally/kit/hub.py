@@ -1,6 +1,6 @@
 """Fan-out of server-sent events: publishes messages to the subscribers of a topic.
 
-A message is serialised once, whatever the number of subscribers. Each subscriber has a bounded
+A message is serialised once for all subscribers. Each subscriber has a bounded
 queue, and a subscriber that falls behind is dropped. A client that reconnects with `Last-Event-ID`
 gets the missed messages from the topic's buffer of recent messages. If the buffer does not reach
 back far enough, or the client was connected to another process, it gets a snapshot. At shutdown,

@@ -133,7 +133,7 @@ class JobRunner:
         """Run the job now, or after the current run, and return the finished run."""
         if name not in self.jobs:
             raise NotFound(
-                f"No job {name}; available jobs: {', '.join(sorted(self.jobs)) or 'none'}",
+                f"Unknown job {name}; available: {', '.join(sorted(self.jobs)) or 'none'}",
                 code="job_not_found",
             )
         run, _ = await self._run_once(self.jobs[name])

@@ -5,7 +5,7 @@
     claims = tokens.verify(token)  # or Unauthenticated: token_expired, invalid_token
 
 `tally.kit.auth` verifies tokens of other issuers. Here signer and verifier are the same program, so
-the algorithm is pinned to HMAC-SHA256, whatever the token's header says.
+the algorithm is pinned to HMAC-SHA256 and does not depend on the token's header.
 """
 
 from typing import Final

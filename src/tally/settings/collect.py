@@ -31,7 +31,7 @@ class CollectSettings:
         metadata=setting(
             SECRET,
             "Encrypts Strava tokens and hashes IP addresses. Default: generated at first start,"
-            " in the data directory. Changing it ends all links to Strava.",
+            " in the data directory. Changing it invalidates all Strava connections.",
         ),
     )
     collect_admin_token: Secret | None = field(

@@ -106,8 +106,8 @@ class CricketSettings:
         default=True,
         metadata=setting(
             FLAG,
-            "Whether matches use broadcast channels, so that one push reaches all followers;"
-            " false if the APNs key does not support them.",
+            "Use broadcast channels, so that one push reaches all followers of a match;"
+            " set to no if the APNs key does not support them.",
         ),
     )
     cricket_apns_manage_url: str = field(

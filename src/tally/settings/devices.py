@@ -13,7 +13,7 @@ class DevicesSettings:
         default=None,
         metadata=setting(
             SECRET,
-            "Bearer token for the control plane. Default: generated at first start,"
+            "Bearer token for the operator API. Default: generated at first start,"
             " in the data directory.",
         ),
     )

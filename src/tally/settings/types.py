@@ -69,7 +69,7 @@ def _flag(raw: str) -> bool:
 def _url(raw: str) -> str:
     parts = urlsplit(raw)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("must be a URL such as http://127.0.0.1:8000")
+        raise ValueError("must be a URL such as http://127.0.0.1:8080")
     return raw.rstrip("/")
 
 

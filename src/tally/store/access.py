@@ -70,7 +70,7 @@ class Invocation:
     """One call of a pattern's method.
 
     The store sees it while the body runs, also in tasks that the body starts. The store sets
-    `meter` on the first operation, so a call that a cache answers is not counted.
+    `meter` on the first operation, so a call served from a cache is not counted.
     """
 
     __slots__ = (

@@ -150,8 +150,8 @@ class _LazySequence(Sequence[T]):
 class ColumnarItems(_LazySequence[Item]):
     """Items with the same attributes, given as one sequence of values per attribute.
 
-    An engine can validate and encode a whole column at once; row-wise items would have to be split
-    into columns first.
+    An engine can validate and encode a whole column in one step; row-wise items would have to be
+    split into columns first.
     """
 
     def __init__(self, values: Mapping[str, Sequence[Any]]) -> None:

@@ -56,7 +56,7 @@ class UnknownIndex(InvalidRequest):
 
 
 class InvalidPageKey(InvalidRequest):
-    """A page key has the wrong attributes, or lies outside the query's range."""
+    """A page key has the wrong attributes, or is outside the query's range."""
 
 
 class InvalidSchema(InvalidRequest):

@@ -109,7 +109,7 @@ class Compare(Condition, frozen=True):
 
 
 class Between(Condition, frozen=True):
-    """The value lies between two bounds, inclusive."""
+    """The value is between two bounds, inclusive."""
 
     value: Operand
     low: Operand

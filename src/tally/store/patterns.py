@@ -35,7 +35,7 @@ class OperationUse:
 
     @property
     def key(self) -> UseKey:
-        """The key that the store looks a call up by."""
+        """The key under which the store finds the pattern of a call."""
         return self.name, self.index
 
     @property

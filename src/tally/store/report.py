@@ -15,7 +15,7 @@ from tally.store.meters import Meter, Meters
 
 
 class OperationRow(Struct, frozen=True):
-    """The metrics of one operation of a pattern. The fields are those of the JSON."""
+    """The metrics of one operation of a pattern."""
 
     operation: str
     calls: int
@@ -31,10 +31,7 @@ class OperationRow(Struct, frozen=True):
 
 
 class PatternRow(Struct, frozen=True):
-    """A pattern's declaration and its metrics, in total and per operation.
-
-    The fields are those of the JSON.
-    """
+    """A pattern's declaration and its metrics, in total and per operation."""
 
     backend: str
     table: str

@@ -87,7 +87,7 @@ class Index:
 def GlobalIndex(  # noqa: N802 - reads as a class
     name: str, partition: KeyPart, sort: KeyPart | None = None, projection: Projection = ALL
 ) -> Index:
-    """Declare a global secondary index: a partition key of its own, eventually consistent reads."""
+    """Declare a global secondary index: its own partition key, eventually consistent reads."""
     return Index(name, partition, sort, projection)
 
 

@@ -54,11 +54,11 @@ class Store(StoreRequests):
         self._check_bound(api.BatchGet(table, tuple(distinct_keys)), len(distinct_keys), bound)
 
         async def send(keys: Sequence[Key]) -> Sequence[Key]:
-            answer = await self._run(
+            batch = await self._run(
                 self.engine.batch_get, api.BatchGet(table, tuple(keys), paths, consistent)
             )
-            found.extend(answer.items)
-            return answer.unprocessed
+            found.extend(batch.items)
+            return batch.unprocessed
 
         await self._send_in_chunks(distinct_keys, api.MAX_BATCH_GET, send)
         return found

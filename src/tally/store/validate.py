@@ -326,7 +326,7 @@ def _check_start_in_range(
     if start[partition.name] != key_range.partition:
         raise InvalidPageKey("the page key belongs to another partition")
     if sort is not None and not in_range(start[sort.name], key_range):
-        raise InvalidPageKey("the page key lies outside the key condition")
+        raise InvalidPageKey("the page key is outside the key condition")
 
 
 def in_range(value: Any, key_range: KeyRange) -> bool:

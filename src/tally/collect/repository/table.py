@@ -1,7 +1,7 @@
 """The table `CommitCollect`: one partition per user, plus models, athletes and the inbox.
 
 Sort keys pad part indexes to two digits and activity ids to twelve, so that they sort like numbers.
-Pending webhook events are in partitions of their own (`INBOX#{shard}`), sorted by time, so that
+Pending webhook events are in separate partitions (`INBOX#{shard}`), sorted by time, so that
 finding them needs no Scan.
 """
 

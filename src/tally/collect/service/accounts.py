@@ -82,7 +82,7 @@ class AccountService:
         await self._delete_sessions(user_id)
         await self.sessions.delete(session.session_hash)
         if session.encrypted_refresh_token is not None:
-            # After a change of the secret, the provider cannot be asked any more.
+            # After a change of the secret, the token for the provider cannot be decrypted.
             with suppress(DecryptionError):
                 await self.delete_identity(
                     self.encryptor.decrypt(session.encrypted_refresh_token, user_id)

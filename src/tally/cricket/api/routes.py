@@ -15,7 +15,7 @@ from tally.kit.http import ErrorFormat, NestedError
 
 ERROR_FORMAT: Final = ErrorFormat(NestedError)
 SECURITY: Final = {
-    "person": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+    "user": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
     "admin_key": {"type": "apiKey", "in": "header", "name": ADMIN_HEADER},
 }
 
@@ -34,13 +34,13 @@ _ONE_DEVICE_IDENTIFIER: Final = errors.one_device_identifier()
 
 
 def _user_endpoint(*raised: TallyError) -> dict[str, Any]:
-    return {"errors": (*raised, _INVALID_TOKEN, _UNAVAILABLE), "security": ("person",)}
+    return {"errors": (*raised, _INVALID_TOKEN, _UNAVAILABLE), "security": ("user",)}
 
 
 def _admin_endpoint(*raised: TallyError) -> dict[str, Any]:
     return {
         "errors": (*raised, _INVALID_TOKEN, _ADMIN_REQUIRED, _UNAVAILABLE),
-        "security": ("person", "admin_key"),
+        "security": ("user", "admin_key"),
     }
 
 
@@ -56,7 +56,7 @@ def cricket_api(handlers: Handlers, admin_handlers: AdminHandlers) -> Api:
                 "GET",
                 "/health",
                 handlers.health,
-                "Liveness",
+                "Check liveness",
                 response=ServiceStatus,
                 response_example=ServiceStatus("ok"),
             ),
@@ -64,7 +64,7 @@ def cricket_api(handlers: Handlers, admin_handlers: AdminHandlers) -> Api:
                 "GET",
                 "/health/ready",
                 handlers.ready,
-                "Readiness",
+                "Check readiness",
                 response=ServiceStatus,
                 response_example=ServiceStatus("ready"),
                 errors=(_UNAVAILABLE,),
@@ -138,7 +138,7 @@ def _display(handlers: Handlers) -> tuple[Endpoint, ...]:
             "GET",
             "/matches/{match_id}/events",
             handlers.stream_events,
-            "Stream a match",
+            "Subscribe to a match",
             description=(
                 "Server-sent events: `display` contains the display state, on connect and on every"
                 " change; `event` contains a key event. `Last-Event-ID` replays missed messages."

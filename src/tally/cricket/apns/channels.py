@@ -104,7 +104,7 @@ class ChannelManager:
     async def _attempt(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> HttpResponse:
-        """Send the request; once more if the provider token has expired.
+        """Send the request; retry once if the provider token has expired.
 
         Raises Unavailable if a later attempt may succeed.
         """

@@ -1,4 +1,4 @@
-"""The APNs gateway: sends pushes and returns a result for each, whatever APNs or the network do.
+"""The APNs gateway: sends pushes and returns a result for each, including failures.
 
     async with open_apns(settings, clock, metrics) as apns:
         async with aclosing(apns.send_all(pushes)) as results:

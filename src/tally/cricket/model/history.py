@@ -1,6 +1,6 @@
 """Derives all events of a match, and finds those that were not published yet.
 
-`match_events` is computed anew for every poll, so corrections need no special rule.
+`match_events` is recomputed for every poll, so corrections need no special rule.
 `find_new_events` compares the result with the published events, so that no event is published
 twice.
 """

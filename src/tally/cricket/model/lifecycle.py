@@ -16,7 +16,7 @@ REJECTED_BACKOFF_MS: Final = 20_000
 MAX_BACKOFF_MS: Final = 1_800_000
 # While a match is live, an activity that ended for these reasons may be started again.
 RESTARTABLE_REASONS: Final = frozenset({EndReason.TOKEN_INVALID, EndReason.MATCH_END})
-# A new follow starts the activity again, whatever ended it before.
+# A new follow starts the activity again, regardless of why it ended.
 ANY_REASON: Final = frozenset(EndReason)
 
 

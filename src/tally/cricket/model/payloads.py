@@ -1,8 +1,8 @@
 """Builds the JSON payloads of Live Activities and notifications, as iOS reads them.
 
 `content` is a display state that was fitted beforehand: `max_content_bytes(kind)` is the space for
-it, whatever else the payload contains. A content that does not fit raises `PayloadTooLarge`. Alert
-texts are truncated to their share of the space.
+it, independent of the rest of the payload. A content that does not fit raises `PayloadTooLarge`.
+Alert texts are truncated to their share of the space.
 
     payload = update_payload(timestamp=now, content=state, alert=Alert("WICKET!", "Smith b Archer"))
 """
@@ -57,8 +57,8 @@ def start_payload(
 ) -> bytes:
     """Build the payload that starts a Live Activity by a push-to-start token.
 
-    The activity subscribes to the channel if there is one (iOS 18); otherwise it registers an
-    update token of its own.
+    The activity subscribes to the channel if there is one (iOS 18); otherwise it registers its
+    own update token.
     """
     size = len(_encode(attributes))
     if size > MAX_ATTRIBUTES_BYTES:

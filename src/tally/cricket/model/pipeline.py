@@ -4,8 +4,8 @@
 
 `PipelineState` is all that is stored between two polls besides the ball log. `process_poll` is
 pure: the same state and feed give the same result, so a step that a crash interrupted is repeated.
-The timestamp of the content is part of the state. It increases with every visible change, whichever
-instance processes the poll and whatever its clock says.
+The timestamp of the content is part of the state. It increases with every visible change,
+independent of the instance that processes the poll and of its clock.
 """
 
 from collections.abc import Mapping, Sequence

@@ -92,7 +92,7 @@ class ActiveMatchRepository:
         frequency="Every 2.5s per live match",
     )
     async def save(self, match: ActiveMatch) -> ActiveMatch | None:
-        """Write the next version; return None if the record has changed or is gone."""
+        """Write the next version; return None if the record has changed or no longer exists."""
         saved = replace(match, version=match.version + 1)
         try:
             await self.store.put(
@@ -125,7 +125,7 @@ class ActiveMatchRepository:
         key="PK=matchId with lastUpdatedAt <= :before OR attribute_exists(ttl)",
         by="system",
         trigger="MatchOrchestrator",
-        frequency="When an instance has died, or a match goes on",
+        frequency="When an instance crashed, or a match resumes",
     )
     async def take_over(
         self, match_id: str, owner: str, now: int, before: int
@@ -152,7 +152,7 @@ class ActiveMatchRepository:
         frequency="Once per match",
     )
     async def set_channel(self, match_id: str, channel_id: str) -> ActiveMatch | None:
-        """Set the channel; return None if the record has one or is gone."""
+        """Set the channel; return None if the record has one or no longer exists."""
         has_no_channel = exists("matchId") & not_exists("channelId")
         return await self._change(
             match_id, has_no_channel, F("channelId").set(channel_id), F("version").add(1)

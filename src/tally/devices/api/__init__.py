@@ -1,1 +1,1 @@
-"""The HTTP API of the devices backend: a data plane for boards, a control plane for operators."""
+"""The HTTP API of the devices backend: routes for boards and routes for operators."""

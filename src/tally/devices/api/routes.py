@@ -1,4 +1,4 @@
-"""The routes of the devices API: a data plane for boards and a control plane for operators."""
+"""The routes of the devices API: for boards (API key) and for operators (bearer token)."""
 
 from typing import Any, Final
 

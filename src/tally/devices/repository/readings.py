@@ -83,7 +83,7 @@ class ReadingRepository:
     async def store_each(
         self, readings: Sequence[Reading], received_at: str, now: int, retention: int
     ) -> list[bool | errors.Unavailable]:
-        """Store each reading in a transaction of its own.
+        """Store each reading in a separate transaction.
 
         Return, per reading, True if stored, False if a duplicate, or an error.
         """

@@ -2,7 +2,7 @@
 
 The limit is known inside the handler, while errors are rendered outside it. The handler therefore
 records the status in the ASGI scope, and the middleware, which wraps the error handling, adds the
-headers to whatever response leaves.
+headers to every response.
 """
 
 import math

@@ -81,7 +81,7 @@ class LeaderboardRebuilder:
         try:
             await self._redis.run("rebuild_abandon", self._abandon_script, (REBUILDING,), (new,))
         except CacheUnavailable:
-            return  # the marker is gone with Redis, or expires
+            return  # the marker is lost with Redis, or expires
 
 
 def _marker_lost() -> CacheUnavailable:

@@ -2,8 +2,8 @@
 
 An access token is a JWT that is valid for minutes. Besides its signature, each request checks the
 token's session, found by the token's SHA-256 in Redis or, on a miss, in PostgreSQL. A revoked
-session is therefore rejected immediately, whatever the token's expiry. Reuse of a refresh token
-means that it was copied, and revokes the session.
+session is therefore rejected immediately, regardless of the token's expiry. Reuse of a refresh
+token means that it was copied, and revokes the session.
 """
 
 import secrets

@@ -24,7 +24,7 @@ class AthleteGoal:
 
 @dataclass(frozen=True, slots=True)
 class CollectClient:
-    """The collect backend at `url`, for example http://127.0.0.1:8000/collect."""
+    """The collect backend at `url`, for example http://127.0.0.1:8080/collect."""
 
     client: Client
     url: str

@@ -1,6 +1,6 @@
 """`tally sim athletes`: runs virtual athletes, with Strava and OIDC simulators unless one is named.
 
-    tally sim athletes --count 20 --url http://127.0.0.1:8000/collect --strava http://127.0.0.1:8101
+    tally sim athletes --count 20 --url http://127.0.0.1:8080/collect --strava http://127.0.0.1:8101
 
 Without `--strava` the command starts both simulators and subscribes the server at `--url` to
 webhooks.
@@ -38,7 +38,7 @@ from tally.sim.strava.simulator import StravaSimulator
 Count = Annotated[int, typer.Option(min=1, max=100_000, help="Number of athletes.")]
 CollectUrl = Annotated[
     str | None,
-    typer.Option(help="Collect server to join, for example http://127.0.0.1:8000/collect."),
+    typer.Option(help="Collect server to join, for example http://127.0.0.1:8080/collect."),
 ]
 StravaUrl = Annotated[
     str | None,

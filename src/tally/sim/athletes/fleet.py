@@ -39,7 +39,7 @@ class AthleteFleet:
         `accounts` maps the names of athletes who signed up earlier to their Strava ids.
         """
         first = len(self.athletes)
-        # Drawn sequentially, so that a seed gives the same athletes whatever the network does.
+        # Drawn sequentially, so that a seed gives the same athletes regardless of the network.
         profiles = [
             (random_profile(self.rng, first + number), self.rng.getrandbits(64))
             for number in range(count)

@@ -67,12 +67,12 @@ def sign_token(keys: SigningKeys, claims: dict[str, Any], flaw: TokenFlaw | None
     token = keys.sign(claims)
     if flaw is TokenFlaw.TAMPERED:
         header, _, signature = token.split(".")
-        return ".".join((header, _encode(claims | {"sub": "somebody-else"}), signature))
+        return ".".join((header, _encode(claims | {"sub": "another-user"}), signature))
     return token
 
 
 def _signed_with_public_key(keys: SigningKeys, claims: dict[str, Any]) -> str:
-    # Signed by hand: PyJWT rejects public keys as HMAC secrets.
+    # Signed manually, because PyJWT rejects public keys as HMAC secrets.
     unsigned = _unsigned(keys, claims, "HS256")
     public = keys.current.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return f"{unsigned}.{_base64(hmac.digest(public, unsigned.encode(), hashlib.sha256))}"

@@ -17,7 +17,7 @@ _DISMISSED: Final = "dismissed"
 
 
 class Bell(Enum):
-    """The icon beside a match."""
+    """The follow icon next to a match."""
 
     OUTLINE = "not following"
     FILLED = "following"

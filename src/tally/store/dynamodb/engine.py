@@ -62,7 +62,7 @@ async def create_client(
     connect_timeout: float,
     read_timeout: float,
 ) -> "AsyncIterator[DynamoDBClient]":
-    """Create AWS's client without its own retries, which cannot tell what is safe to repeat."""
+    """Create AWS's client without its retries, which ignore what is safe to repeat."""
     config = AioConfig(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,

@@ -21,7 +21,7 @@ class DynamoDBRetryPolicy:
     """Exponential back-off with full jitter, limited by attempts and a deadline in seconds.
 
     No back-off starts that would end after the deadline.
-    The defaults leave room for `TransactionInProgress`, which asks for a retry after five seconds.
+    The defaults leave room for `TransactionInProgress`, which requires a wait of five seconds.
     """
 
     attempts: int = 10

@@ -1,6 +1,6 @@
 """Builds DynamoDB's requests from operations.
 
-Every request asks for the consumed capacity, and every conditional write for the existing item.
+Every request returns the consumed capacity; a failed conditional write returns the item.
 """
 
 from collections.abc import Callable

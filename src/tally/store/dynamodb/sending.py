@@ -1,6 +1,6 @@
 """Sends requests and decides which to retry.
 
-The client's own retries are disabled, because they cannot tell what is safe to repeat.
+The client's own retries are disabled, because they do not distinguish what is safe to repeat.
 
 | request | attempt | action |
 |---|---|---|

@@ -64,7 +64,7 @@ class TableManager:
         return await self._set_ttl(table)
 
     async def drop(self, name: str) -> None:
-        """Delete the table and wait until it is gone."""
+        """Delete the table and wait until it no longer exists."""
         request = {"TableName": self._prefix + name}
         try:
             await self._send(

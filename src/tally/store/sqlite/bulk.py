@@ -46,7 +46,7 @@ class PreparedPuts(Struct, frozen=True):
     condition: Condition | None
     keys: list[RowKey]
     rows: list[Row]
-    expiry_ranges: list[ExpiryRange]  # if set, the rows have no expiry of their own
+    expiry_ranges: list[ExpiryRange]  # if set, the rows themselves have no expiry
 
 
 class PreparedBatch(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Encodes keys as bytes in DynamoDB's order: strings and binaries bytewise, numbers by value.
 
 A number becomes a sign, a decimal exponent and its digits, with the bytes of negative numbers
-inverted. Zero lies between.
+inverted. Zero sorts between them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -71,7 +71,7 @@ class IndexLayout:
 class RowBatch(Struct, frozen=True):
     """Encoded rows of many items.
 
-    If there are expiry ranges, they cover all rows, and the rows have no expiry of their own.
+    If there are expiry ranges, they cover all rows, and the rows themselves have no expiry.
     """
 
     keys: list[RowKey]

@@ -133,7 +133,7 @@ class Reader:
             list(_bounds(key.sort, key_range)) if key is not None and key.sort and key_range else []
         )
         if start is not None and bounds:
-            # The page key lies within the range, so it replaces the bound on its side.
+            # The page key is within the range, so it replaces the bound on its side.
             replaced = ">" if self._forward else "<"
             bounds = [bound for bound in bounds if not bound[0].startswith(replaced)]
         start_row = () if start is None else self._start_row(start)

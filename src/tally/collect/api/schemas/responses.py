@@ -124,7 +124,7 @@ class NextPart(CollectBody, frozen=True):
 
 
 class MilestoneBody(CollectBody, frozen=True):
-    """A milestone with its awards. Flat, because clients expect one JSON object."""
+    """A milestone with its awards."""
 
     milestone_id: str
     model_id: str

@@ -26,10 +26,7 @@ class SyncReport(CamelCaseBody, frozen=True):
 
 
 class MatchStateBody(CamelCaseBody, frozen=True):
-    """The pipeline state of a match, for diagnosing why a push was or was not sent.
-
-    It has one field per stored value.
-    """
+    """The pipeline state of a match, for diagnosing why a push was or was not sent."""
 
     match_id: str
     poller_state: str | None

@@ -54,10 +54,7 @@ class TossBody(CamelCaseBody, frozen=True):
 
 
 class MatchBody(CamelCaseBody, frozen=True):
-    """A match. `isStale` is true when the score service has not delivered newer scores in time.
-
-    It has one field per attribute that clients display.
-    """
+    """A match. `isStale` is true when the score service has not delivered newer scores in time."""
 
     match_id: str
     league: MatchLeagueBody

@@ -40,7 +40,7 @@ class TeamChange(StrictStruct, frozen=True, rename="camel"):
 
 
 class LeagueBody(CamelCaseBody, frozen=True):
-    """A league; one field per attribute of the record."""
+    """A league."""
 
     league_id: str
     name: str

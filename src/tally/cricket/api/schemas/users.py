@@ -35,7 +35,7 @@ class UserDeviceQuery(StrictStruct, frozen=True, rename="camel"):
 
 
 class UserDeviceBody(CamelCaseBody, frozen=True):
-    """A device; one field per attribute of the record."""
+    """A device of the user."""
 
     device_token: str
     device_id: str

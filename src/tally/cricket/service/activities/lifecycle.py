@@ -32,7 +32,7 @@ from tally.kit import logs
 from tally.kit.clock import Clock, DeadlineExceeded, finish_within
 
 PUSH_TIMEOUT_SECONDS: Final = 2.0
-# More matches than anybody follows at a time; the orchestrator covers the rest.
+# More matches than a user follows at a time; the orchestrator covers the rest.
 MAX_FOLLOWS: Final = 100
 
 _log = logs.logger()

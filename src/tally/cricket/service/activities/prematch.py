@@ -72,7 +72,7 @@ class PrematchNotifier:
             return
         if count:
             _log.info(
-                "Followers were notified of the start",
+                "Followers notified of the start",
                 action="prematch_notified",
                 match=fixture.match_id,
                 count=count,

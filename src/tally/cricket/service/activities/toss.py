@@ -82,7 +82,7 @@ class TossNotifier:
             MatchNotification(feed.match_id, NotificationKind.TOSS, payload, expiration)
         )
         _log.info(
-            "Followers were notified of the toss",
+            "Followers notified of the toss",
             action="toss_notified",
             match=feed.match_id,
             count=count,

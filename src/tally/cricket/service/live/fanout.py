@@ -194,7 +194,7 @@ class FanOut:
         if len(self._unreached) < MAX_UNREACHED or key in self._unreached:
             self._unreached[key] = recipient
         elif not self._is_pending:
-            # Too many to remember: visit all devices once more.
+            # Too many to remember: visit all devices again.
             self._update_cursor = self._alert_cursor = FanoutCursor(self._cycle, self._key)
             self._is_pending = True
 

@@ -1,8 +1,8 @@
 """Archives matches that the score service no longer lists, after processing their final state.
 
-A match may be missing from one response by mistake, so it counts as gone only after some time. Its
-final state is requested by id; if the match is over, its end is published even if balls are still
-missing. Expired replays are deleted.
+A match may be missing from one response by mistake, so it counts as finished only after a delay.
+Its final state is requested by id; if the match is over, its end is published even if balls are
+still missing. Expired replays are deleted.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ from tally.errors import RateLimited, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
 
-# A match counts as gone this long after the last poll that listed it.
+# A match counts as finished this long after the last poll that listed it.
 GONE_AFTER_MS: Final = 20_000
 
 _log = logs.logger()

@@ -1,6 +1,6 @@
 """Replays a recorded match as a live one, so that an operator can watch the pipeline process it.
 
-A replay is a fixture of its own that is live immediately. The poller reads its feed from here, like
+A replay is a separate fixture that is live immediately. The poller reads its feed from here, like
 that of other matches from the score service. The reconciliation deletes expired replays.
 """
 

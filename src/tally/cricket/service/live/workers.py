@@ -176,7 +176,7 @@ class MatchWorkers:
 async def _run_logged(name: str, work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
-    except Exception:  # noqa: BLE001  (nobody awaits the task; the next poll starts it again)
+    except Exception:  # noqa: BLE001  (no caller awaits the task; the next poll restarts it)
         _log.exception("Background task failed", action="background_task_failed", task=name)
 
 

@@ -79,7 +79,7 @@ class DevicePage(msgspec.Struct, frozen=True):
 
 
 class ReadingBody(msgspec.Struct, frozen=True):
-    """A stored reading. The nine fields mirror `Reading`."""
+    """A stored reading."""
 
     hardware_id: str
     batch_id: str
