@@ -13,9 +13,11 @@ from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import (
     NEUTRAL,
     ActivityStatus,
+    EndReason,
     Fixture,
     Follow,
     LiveActivity,
+    PushTarget,
     UserDevice,
     format_start_time,
 )
@@ -94,6 +96,12 @@ class ActivitiesHarness:
         if view not in {NEUTRAL, "1", "2"}:
             raise Invalid("This team does not play in the match", code="team_not_in_match")
         return {"view": view, **self.contents[match_id]}
+
+    async def end_with_invalid_token(self, target: PushTarget) -> bool:
+        """End an activity as after APNs reported its token as invalid; return whether it ended."""
+        now, token = self.clock.milliseconds(), target.update_token
+        ended = await self.activities.end(target, EndReason.TOKEN_INVALID, now, only_token=token)
+        return ended is not None
 
     def instance(self, owner: str = "instance-1", *, uses_channels: bool = False) -> Instance:
         """Return a new instance on the same store."""
@@ -208,11 +216,11 @@ class ActivitiesHarness:
         return None if activity is None else activity.status
 
     def update_token(self, phone: Phone) -> str:
-        """Issue the token that iOS hands to the app when an activity register_activity."""
+        """Issue the token that iOS hands to the app when an activity starts."""
         return self.apns.simulator.devices.issue(phone.device_id, TokenKind.UPDATE)
 
     async def register_activity(self, instance: Instance, fixture: Fixture, phone: Phone) -> str:
-        """Register an update token, as the app does when the activity register_activity."""
+        """Register an update token, as the app does when the activity starts."""
         token = self.update_token(phone)
         await instance.activities.register(fixture, phone.user_id, phone.device_id, token, NEUTRAL)
         return token

@@ -8,7 +8,7 @@ import msgspec
 
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import LivePoll, MatchFeed
-from tally.cricket.model.push import BroadcastChannel, Priority, Push, PushOutcome, PushResult
+from tally.cricket.model.push import Priority, Push, PushOutcome, PushResult
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 
@@ -69,9 +69,6 @@ class FakePushGateway:
 
     async def delete_channel(self, channel_id: str) -> bool:
         return bool(channel_id)
-
-    async def read_channel(self, channel_id: str) -> BroadcastChannel | None:
-        return BroadcastChannel(channel_id, stores_latest=True)
 
     async def list_channels(self) -> Sequence[str]:
         return []

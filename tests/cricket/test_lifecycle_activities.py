@@ -147,7 +147,7 @@ async def test_a_rotated_token_replaces_the_old_one_in_place(harness: Activities
         team_id=NEUTRAL,
         update_token=old,
     )
-    assert not await instance.activities.on_token_invalid(target)
+    assert not await harness.end_with_invalid_token(target)
     assert await harness.status(fixture, phone) is ACTIVE
     assert harness.events(new) == []
 

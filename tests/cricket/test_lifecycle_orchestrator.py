@@ -183,8 +183,8 @@ async def test_an_invalid_token_is_repaired_within_one_cycle(harness: Activities
             team_id="neutral",
             update_token=token,
         )
-        assert await instance.activities.on_token_invalid(target)
-        assert not await instance.activities.on_token_invalid(target)
+        assert await harness.end_with_invalid_token(target)
+        assert not await harness.end_with_invalid_token(target)
     await harness.follows.unfollow(fixture.match_id, gone.user_id, harness.clock.seconds())
     ended = await harness.activity(fixture, phone)
     assert ended is not None

@@ -144,11 +144,6 @@ def max_content_bytes(kind: PayloadKind) -> int:
     return limit - len(_encode({"aps": aps})) + len(b"{}")
 
 
-def content_size(content: PayloadContent) -> int:
-    """Return the size of a display state in a payload, in bytes."""
-    return len(_encode(content))
-
-
 def _activity_aps(
     event: str,
     timestamp: int,

@@ -31,12 +31,6 @@ def is_on_fire(runs: int, balls: int) -> bool:
     return runs >= ON_FIRE_RUNS and runs >= balls * ON_FIRE_RUNS_PER_BALL
 
 
-def score_events(feed: MatchFeed) -> Iterator[KeyEvent]:
-    """Yield all events that the scores imply, except the ends of innings and match."""
-    for innings in feed.innings:
-        yield from innings_events(innings)
-
-
 def innings_events(innings: InningsFeed) -> Iterator[KeyEvent]:
     """Yield the events that the scorecard of an innings implies."""
     lines = sorted(innings.batters, key=lambda line: line.sort)

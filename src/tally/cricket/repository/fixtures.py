@@ -79,7 +79,6 @@ _MAPPER: Final = ItemMapper(Fixture, toss_notified_at="tossToldAt")
 
 MAX_STARTING: Final = 2_000
 MAX_LIVE: Final = 500
-MAX_READ: Final = 2_000
 MAX_WRITTEN: Final = 20_000
 MAX_SCANNED: Final = 20_000
 SCAN_PAGE: Final = 1_000

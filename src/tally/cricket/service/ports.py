@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import LivePoll, MatchFeed
-from tally.cricket.model.push import BroadcastChannel, Priority, Push, PushResult
+from tally.cricket.model.push import Priority, Push, PushResult
 from tally.cricket.model.records import (
     Fixture,
     League,
@@ -109,15 +109,12 @@ class PushGateway(Protocol):
     async def create_channel(self, *, stores_latest: bool = True) -> str:
         """Create a channel and return its id.
 
-        The four channel methods raise Unavailable if APNs is unavailable or not configured, and
+        The channel methods raise Unavailable if APNs is unavailable or not configured, and
         Conflict if it rejects the request.
         """
 
     async def delete_channel(self, channel_id: str) -> bool:
         """Delete a channel; return whether it existed."""
-
-    async def read_channel(self, channel_id: str) -> BroadcastChannel | None:
-        """Return the channel, or None if it does not exist."""
 
     async def list_channels(self) -> Sequence[str]:
         """Return the ids of all channels of the app, at most 10,000."""

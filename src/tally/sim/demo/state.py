@@ -30,10 +30,6 @@ class DemoState:
     directory: Path
     facts: DemoFacts
 
-    @property
-    def is_first_start(self) -> bool:
-        return self.facts.starts == 1
-
     def rng(self, part: str) -> random.Random:
         """A generator that gives a part of the demo the same numbers at every start."""
         return random.Random(f"{self.facts.seed}:{part}")  # noqa: S311  simulated data, not keys

@@ -156,14 +156,6 @@ class ActivityService:
         ]
         await self._send_in_time(self.ender.send_few(pushes))
 
-    async def on_token_invalid(self, target: PushTarget) -> bool:
-        """End a Live Activity whose token APNs reports as invalid, until it is started again."""
-        now = self.clock.milliseconds()
-        ended = await self.repositories.activities.end(
-            target, EndReason.TOKEN_INVALID, now, only_token=target.update_token
-        )
-        return ended is not None
-
     async def _refresh(self, activity: LiveActivity, payloads: MatchPayloads) -> None:
         """Send the current state to an activity that displays an old or unknown one."""
         if activity.update_token is None:

@@ -4,7 +4,6 @@ A cached log is valid while no other instance processes the match. Therefore eac
 the version of the match record that it belongs to; a different version causes a read of the store.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tally.cricket.model.ball_log import BallLog, decode_ball_log, encode_ball_log
@@ -19,14 +18,7 @@ class BallLogCache:
 
     repository: ProcessingRepository
     clock: Clock
-    _cached: dict[str, tuple[int | None, BallLog]] = field(default_factory=dict)
-
-    async def hydrate(self, match_ids: Sequence[str] | None) -> int:
-        """Fill the cache from the store; return the number of matches."""
-        states = await self.repository.hydrate(match_ids, self.clock.seconds())
-        for state in states:
-            self._cached[state.match_id] = (None, decode_ball_log(state.content))
-        return len(states)
+    _cached: dict[str, tuple[int, BallLog]] = field(default_factory=dict)
 
     async def get(self, match_id: str, version: int) -> BallLog:
         """Return the log that belongs to this version of the match record."""
