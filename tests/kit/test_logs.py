@@ -111,6 +111,14 @@ def test_standard_library_loggers_are_forwarded(log_lines: LogLines) -> None:
     assert (second["level"], second["message"]) == ("info", "Noticed")
 
 
+def test_fields_of_a_standard_library_record_are_those_of_the_line(log_lines: LogLines) -> None:
+    """The store logs like this."""
+    fields = {"action": "store_unavailable", "error": "the disk is full"}
+    logging.getLogger("tally.store").warning("Store unavailable", extra={"fields": fields})
+    [line] = log_lines()
+    assert (line["action"], line["data"]) == ("store_unavailable", {"error": "the disk is full"})
+
+
 def test_lines_below_the_level_are_not_written(clock: ManualClock, log_lines: LogLines) -> None:
     stream = io.StringIO()
     logs.configure(Settings(log_format="json", log_level="warning"), clock, stream)

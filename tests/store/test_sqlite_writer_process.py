@@ -1,6 +1,7 @@
 """The writer process runs bulk writes transparently, also when it ends unexpectedly."""
 
 import asyncio
+import json
 import math
 import os
 import pickle
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from tally.store.api import Capacity, Put, Scan, Transaction, TransactionResult
 from tally.store.errors import (
@@ -28,6 +28,7 @@ from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.ipc import MessageConnection
 from tests.embedded.harness import is_running, wait_until
 from tests.faults.audit import audit
+from tests.log_capture import captured_log
 from tests.store.tables import PLAIN, STRINGS, all_items, embedded, once, stored
 
 
@@ -296,11 +297,12 @@ async def test_the_thread_writes_if_the_process_cannot_start(
     engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with capture_logs() as logged:
+    with captured_log() as log:
         assert isinstance((await engine.transact_each([once("a", "ann")]))[0], TransactionResult)
         assert engine.write_router._starting is not None
         await engine.write_router._starting
-    assert [line["action"] for line in logged] == ["writer_process_start_failed"]
+    [line] = log.getvalue().splitlines()
+    assert json.loads(line)["action"] == "writer_process_start_failed"
     assert isinstance((await engine.transact_each([once("b", "ann")]))[0], TransactionResult)
 
 

@@ -165,8 +165,12 @@ class _TextRenderer:
 
 
 class _StandardLibraryHandler(logging.Handler):
-    """Forwards records of the standard library's loggers."""
+    """Forwards records of the standard library's loggers.
+
+    The store logs with `extra={"fields": ...}`; a record of another library has its logger's name.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         level = max(logging.DEBUG, min(logging.CRITICAL, record.levelno // 10 * 10))
-        logger().log(level, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+        fields = getattr(record, "fields", None) or {"logger": record.name}
+        logger().log(level, record.getMessage(), exc_info=record.exc_info, **fields)

@@ -13,13 +13,13 @@ the patterns of a class.
 """
 
 import inspect
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar, Token
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from tally.errors import Unavailable
-from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.store.errors import AccessViolation, StoreUnavailable
 from tally.store.meters import Meters, PatternMeter
@@ -61,7 +61,8 @@ __all__ = [
     "to_unavailable",
 ]
 
-_log = logs.logger()
+# The standard library's: programs that use only the store need not load structlog.
+_log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -222,7 +223,9 @@ def _wrap_generator(
 
 def to_unavailable(error: StoreUnavailable) -> Unavailable:
     """Convert a store error for clients; the details go to the log only."""
-    _log.warning("Store unavailable", action="store_unavailable", error=error)
+    _log.warning(
+        "Store unavailable", extra={"fields": {"action": "store_unavailable", "error": error}}
+    )
     return Unavailable("The store is unavailable", retry_after=1)
 
 

@@ -6,6 +6,7 @@ rate justifies it, ends with the engine, and needs about 40 MB.
 """
 
 import asyncio
+import logging
 import os
 import socket
 import sys
@@ -16,7 +17,6 @@ from contextvars import Context
 from pathlib import Path
 from typing import Any
 
-from tally.kit import logs
 from tally.store.errors import OutcomeUnknown
 from tally.store.sqlite.bulk import PreparedBatch
 from tally.store.sqlite.ipc import MessageConnection, decode_response, encode_request
@@ -27,7 +27,7 @@ _END_SECONDS = 20.0
 _MIN_TRANSACTIONS = 8  # smaller batches use the process only while it is busy
 _LOST = "the writer process ended: the write may or may not have been stored"
 
-_log = logs.logger()
+_log = logging.getLogger(__name__)
 
 
 class WriterProcess:
@@ -124,8 +124,7 @@ class WriterProcess:
         if not self._is_closing and not self._ended.is_set():
             _log.warning(
                 "Writer process ended unexpectedly",
-                action="writer_process_ended",
-                pending=len(self._pending),
+                extra={"fields": {"action": "writer_process_ended", "pending": len(self._pending)}},
             )
         self.ready.clear()
         pending, self._pending = self._pending, {}
@@ -187,8 +186,7 @@ class WriteRouter:
         except OSError as error:
             _log.warning(
                 "Could not start the writer process",
-                action="writer_process_start_failed",
-                reason=str(error),
+                extra={"fields": {"action": "writer_process_start_failed", "reason": str(error)}},
             )
 
 
