@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.devices.api.exports import FORMATS
+from tally.devices.api.schemas.exports import FORMATS
 from tally.store.sqlite import open_sqlite
 from tests.devices.conftest import TABLES
 from tests.devices.factories import random_readings, write_readings

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tally.devices.api.exports import FORMATS, SENSORS
+from tally.devices.api.schemas.exports import FORMATS, SENSORS
 from tests.devices.factories import random_readings, write_readings
 from tests.devices.harness import (
     ADMIN,

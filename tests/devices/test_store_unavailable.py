@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tally.devices.api.exports import FORMATS
+from tally.devices.api.schemas.exports import FORMATS
 from tally.store import dynamodb
 from tally.store.dynamodb import DynamoDBRetryPolicy, open_dynamodb
 from tests.devices.harness import (

@@ -1,6 +1,6 @@
 """Rates of existing counters, sampled once a second for all open pages.
 
-rates = Rates(clock, counters_of(desk))
+rates = CounterRates(clock, program_counters(context))
 rates.rate("readings"), rates.total("readings")
 """
 

@@ -2,9 +2,8 @@
 
 from typing import Any, Final
 
-from tally.collect.api import examples
 from tally.collect.api.handlers import Handlers
-from tally.collect.api.schemas import requests, responses
+from tally.collect.api.schemas import examples, requests, responses
 from tally.errors import (
     Conflict,
     Forbidden,

@@ -2,11 +2,10 @@
 
 from typing import Any, Final
 
-from tally.cricket.api import examples
 from tally.cricket.api.admin import AdminHandlers
 from tally.cricket.api.auth import ADMIN_HEADER, admin_required
 from tally.cricket.api.handlers import Handlers
-from tally.cricket.api.schemas import admin, matches, reference, users
+from tally.cricket.api.schemas import admin, examples, matches, reference, users
 from tally.cricket.api.schemas.fields import ServiceStatus
 from tally.cricket.model import errors
 from tally.errors import Invalid, NotFound, TallyError, Unauthenticated, Unavailable

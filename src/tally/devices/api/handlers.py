@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 
 from tally.devices.api.auth import DevicesAuth
 from tally.devices.api.events import readings_topic
-from tally.devices.api.exports import FORMATS, export
 from tally.devices.api.schemas import requests, responses
+from tally.devices.api.schemas.exports import FORMATS, export
 from tally.devices.model.records import PageKey
 from tally.devices.service.services import DevicesServices
 from tally.kit.body import read_body, read_json, read_query

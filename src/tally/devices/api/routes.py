@@ -5,9 +5,8 @@ from typing import Any, Final
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from tally.devices.api import examples
 from tally.devices.api.handlers import Handlers
-from tally.devices.api.schemas import fields, requests, responses
+from tally.devices.api.schemas import examples, fields, requests, responses
 from tally.errors import (
     Invalid,
     NotFound,

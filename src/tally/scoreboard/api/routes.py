@@ -8,13 +8,12 @@ from starlette.middleware import Middleware
 
 from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import EnvelopeError, ErrorFormat
-from tally.scoreboard.api import examples
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.auth import ADMIN_HEADER, INTERNAL_HEADER
 from tally.scoreboard.api.events import EVENT, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.rate_limits import RateLimitHeadersMiddleware
-from tally.scoreboard.api.schemas import requests, responses
+from tally.scoreboard.api.schemas import examples, requests, responses
 from tally.scoreboard.service.scores import ScoreUpdateResponse
 
 PREFIX: Final = "/api/v1"
