@@ -18,7 +18,7 @@ from bench.devices_server import DevicesServer, open_devices_server
 from bench.load import Load, at_full_speed, at_rate, merge_loads
 from bench.programs import stolen_seconds
 from bench.readings import Boards, fill_history, hardware_id
-from bench.rounds import Line, measure_alternately
+from bench.rounds import Line, measure_alternately, memory_line
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
 from tally.store.api import TransactionBatch, TransactionResult
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -229,21 +229,7 @@ async def _two_instances(
 
 
 def _memory(before: float, after: float, readings: int, suffix: str = "") -> Line:
-    what, note = (
-        f"memory after {readings:,} more readings",
-        f"{before:.0f} MB before, {after:.0f} MB after{suffix}",
-    )
-    return Line(
-        _OVER_HTTP,
-        what,
-        after,
-        "before, MB",
-        before,
-        after / before,
-        "at most 1.1 times",
-        after <= before * 1.1,
-        note,
-    )
+    return memory_line(_OVER_HTTP, f"{readings:,} more readings", before, after, suffix)
 
 
 def _writer(engine: SqliteEngine) -> Callable[[TransactionBatch], Awaitable[None]]:

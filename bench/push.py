@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyreqwest.client import Client, ClientBuilder
 
-from bench.rounds import Line, measure_alternately
+from bench.rounds import Line, measure_alternately, memory_line
 from tally.cricket.apns.gateway import ApnsGateway, open_apns
 from tally.cricket.apns.provider_token import ProviderToken
 from tally.cricket.model.payloads import max_content_bytes, update_payload
@@ -69,22 +69,7 @@ async def pushes(rounds: int, many: int = MEMORY_PUSHES) -> AsyncIterator[Line]:
             )
             before = resident_megabytes()
             await through_gateway(gateway, (secrets.token_hex(80) for _ in range(many)), payload)
-            after = resident_megabytes()
-            what, note = (
-                f"memory after {many:,} more",
-                f"{before:.0f} MB before, {after:.0f} MB after",
-            )
-            yield Line(
-                _SECTION,
-                what,
-                after,
-                "before, MB",
-                before,
-                after / before,
-                "at most 1.1 times",
-                after <= before * 1.1,
-                note,
-            )
+            yield memory_line(_SECTION, f"{many:,} more", before, resident_megabytes())
             for client in clients:
                 await client.close()
 

@@ -30,6 +30,21 @@ class Line:
     note: str = ""
 
 
+def memory_line(section: str, what: str, before: float, after: float, suffix: str = "") -> Line:
+    """Compare the memory in megabytes after a load with the memory before it."""
+    return Line(
+        section,
+        f"memory after {what}",
+        after,
+        "before, MB",
+        before,
+        after / before,
+        "at most 1.1 times",
+        after <= before * 1.1,
+        f"{before:.0f} MB before, {after:.0f} MB after{suffix}",
+    )
+
+
 async def measure_alternately(
     ours: TimedRun, peer: TimedRun, rounds: int
 ) -> tuple[float, float, float]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tally.kit.clock import Clock
+from tally.store.dynamodb.engine import DynamoDBEngine
 
 Reply: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -187,3 +188,17 @@ class InstantClock(Clock):
         self.pauses.append(seconds)
         if self.at_pause is not None:
             await self.at_pause()
+
+
+@dataclass(frozen=True, slots=True)
+class FakeDynamoDB:
+    """A service, a clock and an engine, shared by many tests because creating a client is slow."""
+
+    service: Service
+    clock: InstantClock
+    engine: DynamoDBEngine
+
+    def reset_state(self) -> None:
+        """Forget requests, replies and pauses."""
+        self.service.reset_state()
+        self.clock.pauses.clear()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
@@ -34,6 +33,7 @@ from tally.store.errors import (
 from tally.store.expressions import F, not_exists
 from tally.store.schema import S, Table
 from tests.store.fake_dynamodb import (
+    FakeDynamoDB,
     InstantClock,
     Reply,
     Service,
@@ -99,37 +99,32 @@ BREAKS: dict[str, Reply] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A service, a clock and an engine, shared by all tests because creating a client is slow."""
-
-    service: Service
-    clock: InstantClock
-    engine: DynamoDBEngine
-
-
 @pytest.fixture(scope="module")
-async def setting() -> AsyncIterator[Setting]:
+async def shared() -> AsyncIterator[FakeDynamoDB]:
     clock = InstantClock()
     async with fake_dynamodb() as service, opened(service.url, clock) as engine:
-        yield Setting(service, clock, engine)
+        yield FakeDynamoDB(service, clock, engine)
 
 
 @pytest.fixture
-def service(setting: Setting) -> Service:
-    setting.service.reset_state()
-    return setting.service
+def fake(shared: FakeDynamoDB) -> FakeDynamoDB:
+    shared.reset_state()
+    return shared
 
 
 @pytest.fixture
-def clock(setting: Setting) -> InstantClock:
-    setting.clock.pauses.clear()
-    return setting.clock
+def service(fake: FakeDynamoDB) -> Service:
+    return fake.service
 
 
 @pytest.fixture
-def engine(setting: Setting, service: Service, clock: InstantClock) -> DynamoDBEngine:
-    return setting.engine
+def clock(fake: FakeDynamoDB) -> InstantClock:
+    return fake.clock
+
+
+@pytest.fixture
+def engine(fake: FakeDynamoDB) -> DynamoDBEngine:
+    return fake.engine
 
 
 @contextlib.asynccontextmanager

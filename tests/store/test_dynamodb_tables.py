@@ -6,14 +6,13 @@ Each step is awaited, indexes change one at a time, TTL is optional.
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tally.store.api import Engine, Put, Query
 from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
-from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.errors import (
     InvalidRequest,
     StoreUnavailable,
@@ -25,7 +24,13 @@ from tally.store.errors import (
 from tally.store.expressions import F
 from tally.store.schema import KEYS_ONLY, GlobalIndex, Index, LocalIndex, N, S, Table, include
 from tests.store.emulators import engines
-from tests.store.fake_dynamodb import InstantClock, Service, fake_dynamodb, refusal, response
+from tests.store.fake_dynamodb import (
+    FakeDynamoDB,
+    InstantClock,
+    fake_dynamodb,
+    refusal,
+    response,
+)
 
 on_emulators = pytest.mark.parametrize("opened", engines("local", "ministack")[1:], indirect=True)
 
@@ -175,15 +180,8 @@ async def test_several_programs_may_ensure_one_table_concurrently(opened: Engine
     assert_same(await opened.describe_table(after.name), after)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    service: Service
-    clock: InstantClock
-    engine: DynamoDBEngine
-
-
 @pytest.fixture(scope="module")
-async def shared() -> AsyncIterator[Setting]:
+async def shared() -> AsyncIterator[FakeDynamoDB]:
     clock = InstantClock()
     async with (
         fake_dynamodb() as service,
@@ -194,13 +192,12 @@ async def shared() -> AsyncIterator[Setting]:
             retry_policy=DynamoDBRetryPolicy(attempts=3, clock=clock),
         ) as engine,
     ):
-        yield Setting(service, clock, engine)
+        yield FakeDynamoDB(service, clock, engine)
 
 
 @pytest.fixture
-def setting(shared: Setting) -> Setting:
-    shared.service.reset_state()
-    shared.clock.pauses.clear()
+def fake(shared: FakeDynamoDB) -> FakeDynamoDB:
+    shared.reset_state()
     return shared
 
 
@@ -235,8 +232,8 @@ def described(status: str = "ACTIVE", **indexes: str) -> Any:
 NO_TTL = response({"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}})
 
 
-async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(setting: Setting) -> None:
-    setting.service.replies += [
+async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(fake: FakeDynamoDB) -> None:
+    fake.service.replies += [
         response({}),
         described("CREATING", by_city="CREATING"),
         described(by_city="CREATING"),
@@ -245,42 +242,42 @@ async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(setting: 
         NO_TTL,
     ]
 
-    await setting.engine.create_table(PLAIN)
+    await fake.engine.create_table(PLAIN)
 
-    operations = [sent.operation for sent in setting.service.sent]
+    operations = [sent.operation for sent in fake.service.sent]
     assert operations == ["CreateTable", *["DescribeTable"] * 4, "DescribeTimeToLive"]
-    assert len(setting.clock.pauses) == 2
-    assert setting.service.sent[0].body["BillingMode"] == "PAY_PER_REQUEST"
+    assert len(fake.clock.pauses) == 2
+    assert fake.service.sent[0].body["BillingMode"] == "PAY_PER_REQUEST"
 
 
-async def test_a_table_that_never_comes_to_rest_is_given_up(setting: Setting) -> None:
-    setting.service.replies.extend([response({}), *[described(by_city="CREATING")] * 1000])
+async def test_a_table_that_never_comes_to_rest_is_given_up(fake: FakeDynamoDB) -> None:
+    fake.service.replies.extend([response({}), *[described(by_city="CREATING")] * 1000])
 
     with pytest.raises(StoreUnavailable, match="plain: the status of index by-city is CREATING"):
-        await setting.engine.create_table(PLAIN)
+        await fake.engine.create_table(PLAIN)
 
-    assert 590 < setting.clock.monotonic() <= 600
+    assert 590 < fake.clock.monotonic() <= 600
 
 
-async def test_dropping_waits_until_the_table_is_gone(setting: Setting) -> None:
-    setting.service.replies += [
+async def test_dropping_waits_until_the_table_is_gone(fake: FakeDynamoDB) -> None:
+    fake.service.replies += [
         response({}),
         described("DELETING"),
         described("DELETING"),
         refusal("ResourceNotFoundException"),
     ]
 
-    await setting.engine.drop_table("plain")
+    await fake.engine.drop_table("plain")
 
-    assert [sent.operation for sent in setting.service.sent] == [
+    assert [sent.operation for sent in fake.service.sent] == [
         "DeleteTable",
         *["DescribeTable"] * 3,
     ]
 
 
-async def test_a_table_in_use_is_dropped_when_it_has_come_to_rest(setting: Setting) -> None:
+async def test_a_table_in_use_is_dropped_when_it_has_come_to_rest(fake: FakeDynamoDB) -> None:
     gone = refusal("ResourceNotFoundException")
-    setting.service.replies += [
+    fake.service.replies += [
         refusal("ResourceInUseException"),
         described("UPDATING"),
         described(),
@@ -289,13 +286,13 @@ async def test_a_table_in_use_is_dropped_when_it_has_come_to_rest(setting: Setti
         gone,
     ]
 
-    await setting.engine.drop_table("plain")
+    await fake.engine.drop_table("plain")
 
-    assert [sent.operation for sent in setting.service.sent].count("DeleteTable") == 2
+    assert [sent.operation for sent in fake.service.sent].count("DeleteTable") == 2
 
 
-async def test_ensuring_waits_while_another_program_changes_the_table(setting: Setting) -> None:
-    setting.service.replies += [
+async def test_ensuring_waits_while_another_program_changes_the_table(fake: FakeDynamoDB) -> None:
+    fake.service.replies += [
         described(),
         described(),
         refusal("ResourceInUseException"),
@@ -305,26 +302,26 @@ async def test_ensuring_waits_while_another_program_changes_the_table(setting: S
         NO_TTL,
     ]
 
-    await setting.engine.ensure_table(PLAIN)
+    await fake.engine.ensure_table(PLAIN)
 
-    assert [sent.operation for sent in setting.service.sent].count("UpdateTable") == 1
+    assert [sent.operation for sent in fake.service.sent].count("UpdateTable") == 1
 
 
-async def test_an_index_is_added_with_its_own_attributes_alone(setting: Setting) -> None:
+async def test_an_index_is_added_with_its_own_attributes_alone(fake: FakeDynamoDB) -> None:
     done = described(by_city="ACTIVE")
-    setting.service.replies += [described(), described(), response({}), done, done, NO_TTL]
+    fake.service.replies += [described(), described(), response({}), done, done, NO_TTL]
 
-    await setting.engine.ensure_table(PLAIN)
+    await fake.engine.ensure_table(PLAIN)
 
-    update = next(sent.body for sent in setting.service.sent if sent.operation == "UpdateTable")
+    update = next(sent.body for sent in fake.service.sent if sent.operation == "UpdateTable")
     assert update["AttributeDefinitions"] == [{"AttributeName": "city", "AttributeType": "S"}]
     assert [change["Create"]["IndexName"] for change in update["GlobalSecondaryIndexUpdates"]] == [
         "by-city"
     ]
 
 
-async def test_a_table_that_others_keep_changing_is_given_up(setting: Setting) -> None:
-    setting.service.replies.extend(
+async def test_a_table_that_others_keep_changing_is_given_up(fake: FakeDynamoDB) -> None:
+    fake.service.replies.extend(
         [
             described(),
             described(),
@@ -333,26 +330,26 @@ async def test_a_table_that_others_keep_changing_is_given_up(setting: Setting) -
     )
 
     with pytest.raises(StoreUnavailable, match="other programs keep changing"):
-        await setting.engine.ensure_table(PLAIN)
+        await fake.engine.ensure_table(PLAIN)
 
 
-async def test_a_service_without_ttl_will_do(setting: Setting) -> None:
+async def test_a_service_without_ttl_will_do(fake: FakeDynamoDB) -> None:
     done = described(by_city="ACTIVE")
     unknown = refusal("UnknownOperationException", "An unknown operation was requested.")
-    setting.service.replies += [response({}), done, done, unknown, unknown, done, unknown]
+    fake.service.replies += [response({}), done, done, unknown, unknown, done, unknown]
 
-    await setting.engine.create_table(replace(PLAIN, ttl="expires"))
+    await fake.engine.create_table(replace(PLAIN, ttl="expires"))
 
-    assert (await setting.engine.describe_table("plain")).ttl is None
+    assert (await fake.engine.describe_table("plain")).ttl is None
 
 
-async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Setting) -> None:
+async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(fake: FakeDynamoDB) -> None:
     done = described(by_city="ACTIVE")
     enabled = response(
         {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": "until"}}
     )
     message = "Time to live has been modified multiple times within a fixed interval"
-    setting.service.replies += [
+    fake.service.replies += [
         done,
         done,
         enabled,
@@ -362,15 +359,15 @@ async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(setting: Se
     ]
 
     with pytest.raises(StoreUnavailable, match="once per hour"):
-        await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
+        await fake.engine.ensure_table(replace(PLAIN, ttl="expires"))
 
 
-async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(setting: Setting) -> None:
+async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(fake: FakeDynamoDB) -> None:
     done = described(by_city="ACTIVE")
     enabled = response(
         {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLING", "AttributeName": "expires"}}
     )
-    setting.service.replies += [
+    fake.service.replies += [
         done,
         done,
         NO_TTL,
@@ -378,23 +375,23 @@ async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(setting: Set
         enabled,
     ]
 
-    await setting.engine.ensure_table(replace(PLAIN, ttl="expires"))
+    await fake.engine.ensure_table(replace(PLAIN, ttl="expires"))
 
-    assert [sent.operation for sent in setting.service.sent].count("UpdateTimeToLive") == 1
+    assert [sent.operation for sent in fake.service.sent].count("UpdateTimeToLive") == 1
 
 
-async def test_an_index_that_another_program_has_made_meanwhile_is_fine(setting: Setting) -> None:
+async def test_an_index_that_another_program_has_made_meanwhile_is_fine(fake: FakeDynamoDB) -> None:
     done = described(by_city="ACTIVE")
     taken = refusal("ValidationException", "Attempting to create an index which already exists")
-    setting.service.replies += [described(), described(), taken, done, done, NO_TTL]
+    fake.service.replies += [described(), described(), taken, done, done, NO_TTL]
 
-    await setting.engine.ensure_table(PLAIN)
+    await fake.engine.ensure_table(PLAIN)
 
-    assert [sent.operation for sent in setting.service.sent].count("UpdateTable") == 1
+    assert [sent.operation for sent in fake.service.sent].count("UpdateTable") == 1
 
 
-async def test_an_index_that_the_service_rejects_is_told(setting: Setting) -> None:
-    setting.service.replies += [
+async def test_an_index_that_the_service_rejects_is_told(fake: FakeDynamoDB) -> None:
+    fake.service.replies += [
         described(),
         described(),
         refusal("ValidationException", "No such luck"),
@@ -403,25 +400,25 @@ async def test_an_index_that_the_service_rejects_is_told(setting: Setting) -> No
     ]
 
     with pytest.raises(InvalidRequest, match="No such luck"):
-        await setting.engine.ensure_table(PLAIN)
+        await fake.engine.ensure_table(PLAIN)
 
 
-async def test_too_many_changes_concurrently_are_throttled(setting: Setting) -> None:
-    setting.service.replies.extend(
+async def test_too_many_changes_concurrently_are_throttled(fake: FakeDynamoDB) -> None:
+    fake.service.replies.extend(
         [refusal("LimitExceededException", "Subscriber limit exceeded")] * 3
     )
 
     with pytest.raises(Throttled, match="CreateTable on test-plain"):
-        await setting.engine.create_table(PLAIN)
+        await fake.engine.create_table(PLAIN)
 
 
 async def test_the_names_of_tables_come_from_all_pages_without_prefix_and_strangers(
-    setting: Setting,
+    fake: FakeDynamoDB,
 ) -> None:
-    setting.service.replies += [
+    fake.service.replies += [
         response({"TableNames": ["aaa", "test-zebra"], "LastEvaluatedTableName": "test-zebra"}),
         response({"TableNames": ["test-apple", "tester"]}),
     ]
 
-    assert await setting.engine.list_tables() == ["apple", "zebra"]
-    assert setting.service.sent[1].body == {"ExclusiveStartTableName": "test-zebra"}
+    assert await fake.engine.list_tables() == ["apple", "zebra"]
+    assert fake.service.sent[1].body == {"ExclusiveStartTableName": "test-zebra"}

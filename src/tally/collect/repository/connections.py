@@ -14,12 +14,12 @@ from tally.collect.repository.table import (
     PROFILE,
     athlete_pk,
     item_key,
-    raise_on_conflict,
+    transact_if_met,
     user_pk,
 )
 from tally.store.access import DeleteItem, GetItem, Query, TransactWriteItems, UpdateItem, access
 from tally.store.api import Check, Delete, Put, Write
-from tally.store.errors import ConditionFailed, TransactionCancelled
+from tally.store.errors import ConditionFailed
 from tally.store.expressions import Condition, F, exists, not_exists
 from tally.store.store import Store
 from tally.store.values import Item
@@ -110,12 +110,7 @@ class Connections:
                     condition=not_exists("PK") | is_own,
                 )
             )
-        try:
-            await self.store.transact(writes)
-        except TransactionCancelled as cancelled:
-            raise_on_conflict(cancelled)
-            return False
-        return True
+        return await transact_if_met(self.store, writes)
 
     @access(
         "Unlink athlete",
@@ -137,12 +132,7 @@ class Connections:
             ),
             Delete(COMMIT_COLLECT, item_key(user_pk(user_id), CONNECTION), condition=is_athlete),
         )
-        try:
-            await self.store.transact(writes)
-        except TransactionCancelled as cancelled:
-            raise_on_conflict(cancelled)
-            return False
-        return True
+        return await transact_if_met(self.store, writes)
 
     @access(
         "Delete connection without its owner",

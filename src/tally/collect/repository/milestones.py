@@ -19,7 +19,7 @@ from tally.collect.repository.table import (
     award_sk,
     item_key,
     milestone_sk,
-    raise_on_conflict,
+    transact_if_met,
     user_pk,
 )
 from tally.store.access import BatchGetItem, Query, TransactWriteItems, access
@@ -55,12 +55,7 @@ class Milestones:
             Put(COMMIT_COLLECT, _milestone_item(milestone), condition=not_exists("PK")),
             Check(COMMIT_COLLECT, item_key(user_pk(milestone.user_id), PROFILE), exists("PK")),
         )
-        try:
-            await self.store.transact(writes)
-        except TransactionCancelled as cancelled:
-            raise_on_conflict(cancelled)
-            return False
-        return True
+        return await transact_if_met(self.store, writes)
 
     @access(
         "List milestones with awards",

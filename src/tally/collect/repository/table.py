@@ -6,10 +6,13 @@ finding them needs no Scan.
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
+from tally.store.api import Write
 from tally.store.errors import StoreUnavailable, TransactionCancelled
 from tally.store.schema import Attribute, GlobalIndex, S, Table
+from tally.store.store import Store
 from tally.store.values import Item
 
 COMMIT_COLLECT = Table(
@@ -145,7 +148,15 @@ def item_key(partition: str, sort: str) -> Item:
     return {"PK": partition, "SK": sort}
 
 
-def raise_on_conflict(cancelled: TransactionCancelled) -> None:
-    """Raise a retryable error if a transaction conflict, not a condition, cancelled it."""
-    if not any(reason.condition_failed for reason in cancelled.reasons):
-        raise StoreUnavailable(str(cancelled)) from cancelled
+async def transact_if_met(store: Store, writes: Sequence[Write]) -> bool:
+    """Apply the writes; return False if a condition failed.
+
+    A transaction conflict raises a retryable error.
+    """
+    try:
+        await store.transact(writes)
+    except TransactionCancelled as cancelled:
+        if not any(reason.condition_failed for reason in cancelled.reasons):
+            raise StoreUnavailable(str(cancelled)) from cancelled
+        return False
+    return True

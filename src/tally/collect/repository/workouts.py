@@ -9,14 +9,14 @@ from tally.collect.repository.table import (
     CONNECTION,
     WORKOUT_PREFIX,
     item_key,
-    raise_on_conflict,
+    transact_if_met,
     user_pk,
     workout_sk,
 )
 from tally.errors import Conflict
 from tally.store.access import GetItem, Query, TransactWriteItems, access
 from tally.store.api import Check, Put
-from tally.store.errors import BoundExceeded, TransactionCancelled
+from tally.store.errors import BoundExceeded
 from tally.store.expressions import Condition, F, not_exists
 from tally.store.store import Store
 from tally.store.values import Item, Key
@@ -70,12 +70,7 @@ class Workouts:
                 F("athleteId") == athlete_id,
             ),
         )
-        try:
-            await self.store.transact(writes)
-        except TransactionCancelled as cancelled:
-            raise_on_conflict(cancelled)
-            return False
-        return True
+        return await transact_if_met(self.store, writes)
 
     @access(
         "List workouts",
