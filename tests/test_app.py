@@ -220,6 +220,6 @@ async def test_the_cursor_secret_is_created_once(tmp_path: Path) -> None:
 async def test_an_unusable_data_directory_is_reported(tmp_path: Path) -> None:
     blocking_file = tmp_path / "data"
     blocking_file.write_text(json.dumps("a file"))
-    with pytest.raises(StorageUnwritable, match=r"the data directory .* cannot be made"):
+    with pytest.raises(StorageUnwritable, match=r"cannot create the data directory"):
         async with open_application(Settings(data_dir=blocking_file)):
             pass
