@@ -40,7 +40,6 @@ from tally.kit.endpoints import Api, Endpoint
 from tally.kit.http import Json, RequestContextMiddleware
 from tally.kit.hub import Hub
 from tally.kit.jobs import Job, JobRunner
-from tally.kit.locks import Locks
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.scoreboard.wiring import open_scoreboard
@@ -66,7 +65,6 @@ _log = logs.logger()
 class Application(Dependencies):
     """An open instance: its dependencies and the backends built from them."""
 
-    locks: Locks | None = None
     probes: tuple[Probe, ...] = ()
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
@@ -74,9 +72,7 @@ class Application(Dependencies):
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def job_runner(self) -> JobRunner:
-        return JobRunner(
-            self.jobs, self.clock, self.metrics, self.locks, grace=self.settings.shutdown_grace
-        )
+        return JobRunner(self.jobs, self.clock, self.metrics, grace=self.settings.shutdown_grace)
 
     def drain(self) -> None:
         """Start the shutdown: report not ready, and end streams with a reconnection delay."""
@@ -254,55 +250,58 @@ class _InstanceRoutes:
         self.api = Api(
             name="",
             description="Health, metrics, access patterns and API documentation of this instance.",
-            endpoints=(
-                Endpoint(
-                    "GET",
-                    "/health",
-                    self.health,
-                    "Check liveness",
-                    response=Liveness,
-                    response_example=Liveness("ok"),
-                ),
-                Endpoint(
-                    "GET",
-                    "/health/ready",
-                    self.ready,
-                    "Check readiness",
-                    response=Readiness,
-                    response_example=Readiness("ready", {"store": "ok"}),
-                    other_responses={503: Readiness("not_ready", {"store": "failed"})},
-                ),
-                Endpoint(
-                    "GET",
-                    "/metrics",
-                    self.metrics,
-                    "Get Prometheus metrics",
-                    media_type="text/plain",
-                ),
-                Endpoint(
-                    "GET",
-                    "/patterns",
-                    self.patterns,
-                    "List access patterns with their calls, latency and capacity",
-                    response=list[PatternRow],
-                ),
-                Endpoint(
-                    "GET", "/openapi.json", self.openapi, "Get the OpenAPI document", response=dict
-                ),
-                Endpoint(
-                    "GET",
-                    "/docs",
-                    self.docs,
-                    "Show the API documentation",
-                    media_type="text/html",
-                ),
-            ),
+            endpoints=self._endpoints(),
         )
         openapi_document = document(
             "Tally", __version__, DESCRIPTION, [*application.apis, self.api]
         )
         self._document = msgspec.json.encode(openapi_document)
         self._page = render_docs(openapi_document)
+
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        return (
+            Endpoint(
+                "GET",
+                "/health",
+                self.health,
+                "Check liveness",
+                response=Liveness,
+                response_example=Liveness("ok"),
+            ),
+            Endpoint(
+                "GET",
+                "/health/ready",
+                self.ready,
+                "Check readiness",
+                response=Readiness,
+                response_example=Readiness("ready", {"store": "ok"}),
+                other_responses={503: Readiness("not_ready", {"store": "failed"})},
+            ),
+            Endpoint(
+                "GET",
+                "/metrics",
+                self.metrics,
+                "Get Prometheus metrics",
+                media_type="text/plain",
+            ),
+            Endpoint(
+                "GET",
+                "/patterns",
+                self.patterns,
+                "List access patterns with their calls, latency and capacity",
+                response=list[PatternRow],
+            ),
+            Endpoint(
+                "GET", "/openapi.json", self.openapi, "Get the OpenAPI document", response=dict
+            ),
+            Endpoint(
+                "GET",
+                "/docs",
+                self.docs,
+                "Show the API documentation",
+                media_type="text/html",
+            ),
+        )
 
     async def health(self, _: Request) -> Response:
         return Json(Liveness("ok"))

@@ -14,11 +14,10 @@ from tally.cricket.service.live.ball_log_cache import BallLogCache
 from tally.cricket.service.live.pipeline import Pipeline
 from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.live.reconciliation import Reconciliation
-from tally.cricket.service.live.replays import ReplayService
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.queries.feeds import FeedCache
+from tally.cricket.wiring.queries import build_replays
 from tally.kit.clock import Clock
-from tally.kit.ids import SortableIds
 from tally.kit.ttl_cache import TTLCache
 from tally.store.api import Engine
 from tally.store.sqlite import open_sqlite
@@ -102,14 +101,7 @@ async def open_instance(
             ),
             fixtures=repositories.fixtures,
             feeds=feeds,
-            replays=ReplayService(
-                repositories.fixtures,
-                repositories.processing,
-                feeds,
-                clock,
-                SortableIds(clock),
-                TTLCache(clock, 60, 10),
-            ),
+            replays=build_replays(repositories, feeds, clock),
             clock=clock,
         )
         yield PipelineInstance(poller, pipeline, workers, published, repositories, clock)
