@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parent.parent.parent
-_LONGEST_LINE = 64 * 1024 * 1024
+_MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 def say(line: str) -> None:
@@ -37,20 +37,20 @@ class Child:
 
     async def line(self) -> str:
         """Read the next line; fail with the child's stderr if it ended."""
-        said = await self._read()
-        assert said is not None, f"the child ended: {self.stderr_text()}"
-        return said
+        line = await self._read()
+        assert line is not None, f"the child ended: {self.stderr_text()}"
+        return line
 
-    async def expect(self, wanted: str) -> None:
+    async def expect(self, expected: str) -> None:
         """Read until exactly this line."""
-        while await self.line() != wanted:
+        while await self.line() != expected:
             pass
 
     async def rest(self) -> list[str]:
         """Read all lines until the child ends."""
         lines = []
-        while (said := await self._read()) is not None:
-            lines.append(said)
+        while (line := await self._read()) is not None:
+            lines.append(line)
         return lines
 
     async def send(self, line: str) -> None:
@@ -94,8 +94,8 @@ class Child:
 
     async def _read(self) -> str | None:
         assert self._process.stdout is not None
-        said = await self._process.stdout.readline()
-        return said.decode().removesuffix("\n") if said.endswith(b"\n") else None
+        line = await self._process.stdout.readline()
+        return line.decode().removesuffix("\n") if line.endswith(b"\n") else None
 
 
 @asynccontextmanager
@@ -114,7 +114,7 @@ async def started(
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
-            limit=_LONGEST_LINE,
+            limit=_MAX_LINE_BYTES,
         )
         child = Child(process, errors)
         try:

@@ -2,9 +2,9 @@
 
     python -m tests.faults.contention DIRECTORY WORKLOAD TASKS CALLS SEED
 
-As a child it opens the store, says `open`, waits for a line, runs the workload, and says its record
-as one line of JSON. Times are the machine's monotonic clock, so the records of several processes
-make one history. A specification stands beside each workload.
+As a child it opens the store, prints `open`, waits for a line, runs the workload, and prints its
+record as one line of JSON. Times are from the machine's monotonic clock, so that the records of
+several processes form one history. Each workload has a specification.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ ITEMS = Table(
 COUNTER, LOCK = {"id": "counter"}, {"id": "lock"}
 ACCOUNTS = tuple(f"account-{number}" for number in range(6))
 START_BALANCE = 100
-LEASE = 2_000_000  # two milliseconds: some leases expire before they are given back
+LEASE = 2_000_000  # two milliseconds: some leases expire before they are released
 
 
 class Record(msgspec.Struct):
@@ -49,9 +49,9 @@ class Record(msgspec.Struct):
 
 async def timed(call: Awaitable[T]) -> tuple[int, T, int]:
     """Run a call and return its result with its start and end times."""
-    asked = time.monotonic_ns()
-    answer = await call
-    return asked, answer, time.monotonic_ns()
+    invoked = time.monotonic_ns()
+    result = await call
+    return invoked, result, time.monotonic_ns()
 
 
 class Client:
@@ -65,12 +65,12 @@ class Client:
 
     async def record_call(self, operation: tuple[Any, ...], call: Awaitable[Any]) -> Any:
         """Make a call and record it."""
-        asked, answer, answered = await timed(call)
+        invoked, result, returned = await timed(call)
         read_only = operation[0] == "read" or (
-            operation[0] != "add" and answer not in ("swapped", "done")
+            operation[0] != "add" and result not in ("swapped", "done")
         )
-        self.record.calls.append(Call(asked, answered, operation, answer, read_only))
-        return answer
+        self.record.calls.append(Call(invoked, returned, operation, result, read_only))
+        return result
 
     async def use_counter(self) -> None:
         """Add, read, or compare and swap."""
@@ -81,10 +81,10 @@ class Client:
             return
         seen = await self.record_call(("read",), self._read())
         while kind == "swap":
-            answer = await self.record_call(("swap", seen, (seen or 0) + 1), self._swap(seen))
-            if answer == "swapped":
+            result = await self.record_call(("swap", seen, (seen or 0) + 1), self._swap(seen))
+            if result == "swapped":
                 return
-            seen = answer
+            seen = result
 
     async def _add(self, amount: int) -> Any:
         written = await self.engine.update(
@@ -141,9 +141,9 @@ class Client:
 
     async def use_accounts(self) -> None:
         """Read all accounts in a snapshot, then transfer money or write one based on another."""
-        asked, seen, answered = await timed(self._snapshot())
+        invoked, seen, returned = await timed(self._snapshot())
         versions = {key: item["version"] for key, item in seen.items()}
-        self.record.transactions.append(Transaction(asked, answered, versions))
+        self.record.transactions.append(Transaction(invoked, returned, versions))
         self.record.sums.append(sum(item["balance"] for item in seen.values()))
         source, target = self.rng.sample(ACCOUNTS, 2)
         amount = self.rng.randrange(1, 20)
@@ -151,21 +151,22 @@ class Client:
             _move(source, versions, -amount),
             _move(target, versions, amount),
         )
-        made = {key: versions[key] + 1 for key in (source, target)}
+        written_versions = {key: versions[key] + 1 for key in (source, target)}
         if self.rng.random() < 0.3:
-            # Sound only if the check and the write are one: else two of these would overlook each
-            # other.
+            # A write skew unless the check and the write are atomic.
             writes = (
                 _move(source, versions, 0),
                 Check(ITEMS, {"id": target}, F("version") == versions[target]),
             )
-            made = {source: versions[source] + 1}
+            written_versions = {source: versions[source] + 1}
         try:
-            asked, _, answered = await timed(self.engine.transact(Transact(writes)))
+            invoked, _, returned = await timed(self.engine.transact(Transact(writes)))
         except TransactionCancelled:
             return
-        saw = {key: versions[key] for key in (source, target)}
-        self.record.transactions.append(Transaction(asked, answered, saw, made))
+        read_versions = {key: versions[key] for key in (source, target)}
+        self.record.transactions.append(
+            Transaction(invoked, returned, read_versions, written_versions)
+        )
 
     async def _snapshot(self) -> dict[str, dict[str, Any]]:
         found = await self.engine.transact_get(

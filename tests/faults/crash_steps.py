@@ -1,12 +1,9 @@
-"""What the killed writers write, and what must therefore be found.
+"""The writes of the child `crash_writers`, and the states that `test_crash` may find after a crash.
 
-Shared by the child `writers` and by `test_crash`.
-
-A key that has one writer goes through numbered steps, and `single_state` and `batch_state` say what
-stands there after the n-th. So whatever was acknowledged before a crash, only two answers are right
-afterwards: the state after the last acknowledged step, or after the one that was tried and not yet
-acknowledged. Accounts and counters have many writers; there a ledger, written in the same
-transactions, tells what must have happened.
+A key with one writer goes through numbered steps; `single_state` and `batch_state` return its item
+after the n-th. After a crash only two states are correct: that of the last acknowledged step, or
+that of the next step, which was tried and not acknowledged. Accounts and counters have many
+writers; a ledger that is written in the same transactions records what was applied.
 """
 
 from typing import TypeAlias
@@ -17,7 +14,7 @@ from tally.store.schema import KEYS_ONLY, GlobalIndex, LocalIndex, N, S, Table, 
 from tally.store.values import Item
 
 SINGLES, BATCHES, TRANSFERS, TOKENS, PAIRS = 16, 3, 6, 3, 2
-BATCH_KEYS, PAIRS_AT_ONCE = 5, 4
+BATCH_KEYS, PAIRS_PER_REQUEST = 5, 4
 ACCOUNTS_COUNT, START_BALANCE = 8, 1_000
 LATER = 1_800_000_000
 SWEEP_LIMIT = 7
@@ -33,8 +30,8 @@ READINGS = Table(
     ),
     ttl="expires",
 )
-# The same table as a newer program would declare it: an index more, one fewer, one with another
-# projection, another time to live.
+# The table as a newer program declares it: one index added, one removed, one with another
+# projection, and another TTL attribute.
 READINGS_LATER = Table(
     "readings",
     partition=S("group"),
@@ -114,8 +111,8 @@ def single_step(name: str, number: int) -> Step:
     if number % 6 == 5:
         return Put(READINGS, after)
     changed = [F(name).set(value) for name, value in after.items() if name not in key]
-    gone = [F(name).remove() for name in before.keys() - after.keys()]
-    return Update(READINGS, key, (*changed, *gone), unchanged)
+    removed = [F(name).remove() for name in before.keys() - after.keys()]
+    return Update(READINGS, key, (*changed, *removed), unchanged)
 
 
 def batch_key(name: str, position: int) -> Item:
@@ -171,7 +168,7 @@ def token_transaction(name: str, number: int) -> Transaction:
 
 def pair_transactions(name: str, number: int) -> list[Transaction]:
     """Transactions that each put a pair, and one that is rejected because half of it exists."""
-    pairs = [{"id": f"{name}/{number}/{position}"} for position in range(PAIRS_AT_ONCE)]
+    pairs = [{"id": f"{name}/{number}/{position}"} for position in range(PAIRS_PER_REQUEST)]
     good = [Transaction((Put(LEFT, pair, NEW), Put(RIGHT, pair, NEW))) for pair in pairs]
     return [
         *good[:2],

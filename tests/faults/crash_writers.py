@@ -1,12 +1,13 @@
-"""A child that writes as hard as it can, in every way there is, until somebody kills it.
+"""A child process that writes continuously with every kind of write until it is killed.
 
-python -m tests.faults.crash_writers DIRECTORY, then one line on its input: how far each writer came
-before, `{"name": [did, tried]}`. With `idle` behind the directory there are no writers, and nothing
-happens but what is commanded.
+    python -m tests.faults.crash_writers DIRECTORY [idle]
 
-Each writer says `try NAME NUMBER` before a step and `did NAME NUMBER` (or `refused …`) after the
-store has answered. Commands on its input: `ensure later` and `ensure first` change the declaration
-of a table under the writers, `close` closes the store.
+The first line of its input is the progress of each writer, `{"name": [did, tried]}`. With `idle`
+there are no writers, only commands.
+
+Each writer prints `try NAME NUMBER` before a step and `did NAME NUMBER` (or `rejected …`) after the
+store has returned. Commands on its input: `ensure later` and `ensure first` change the declaration
+of a table while the writers run, `close` closes the store.
 """
 
 import asyncio
@@ -80,7 +81,7 @@ async def transfer(engine: SqliteEngine, name: str, _did: int, tried: int) -> No
         try:
             await engine.transact(crash_steps.transfer_transaction(name, number))
         except TransactionCancelled:
-            say(f"refused {name} {number}")
+            say(f"rejected {name} {number}")
         else:
             say(f"did {name} {number}")
 
@@ -104,10 +105,10 @@ async def put_pairs(engine: SqliteEngine, name: str, _did: int, tried: int) -> N
         number += 1
         say(f"try {name} {number}")
         ends = await engine.transact_each(crash_steps.pair_transactions(name, number))
-        refused = [
+        rejected = [
             position for position, end in enumerate(ends) if isinstance(end, TransactionCancelled)
         ]
-        say(f"did {name} {number}" if refused == [2] else f"wrong {name} {number} {refused}")
+        say(f"did {name} {number}" if rejected == [2] else f"wrong {name} {number} {rejected}")
 
 
 class Events:
@@ -186,8 +187,8 @@ async def main(directory: Path, *, idle: bool) -> None:
     async with open_sqlite(directory, clock=lambda: float(crash_steps.LATER)) as engine:
         say("open")
         tasks = [
-            asyncio.ensure_future(write_until_closed(each, engine, name, progress))
-            for name, each in writers.items()
+            asyncio.ensure_future(write_until_closed(writer, engine, name, progress))
+            for name, writer in writers.items()
         ]
         commands_task = asyncio.ensure_future(run_commands(engine, commands))
         await asyncio.wait([commands_task, *tasks], return_when=asyncio.FIRST_EXCEPTION)

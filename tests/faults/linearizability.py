@@ -1,16 +1,14 @@
-"""Could this have happened one call at a time?
+"""Checks that a recorded history is linearizable, with Wing and Gong's search.
 
-A search for an order that explains a recorded history (Wing and Gong's).
+A history is linearizable if its calls have an order in which each takes effect between its
+invocation and its return, and in which the specification, a pure function of a state, produces the
+recorded results. A call that never returned, because its process was killed, may have taken effect
+at any time after its invocation, or never.
 
-A history is linearisable if its calls can be put in an order in which each takes effect at some
-moment between being asked and being answered, and in which the specification, a plain function of a
-state, gives just the answers that were given. A call that was never answered (its process was
-killed) may have taken effect at any time after it was asked, or never.
-
-The search tries, at each point, every call that may come next: one that was asked before the first
-of the remaining answers. What keeps it short: a call that by its answer was a mere look is taken as
-soon as that answer fits, since it is in nobody's way; and a set of calls that has led to the same
-state before is not tried again (Lowe's addition).
+At each point the search tries every call that may come next: one that was invoked before the first
+of the remaining returns. Two rules limit the search. A read-only call is taken as soon as its
+result fits, because it does not affect the others. A set of calls that led to the same state before
+is not tried again (Lowe's extension).
 """
 
 import math
@@ -20,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import Struct
 
 NEVER = math.inf
-# From a state, which must be hashable, and an operation to its answer and the next state.
+# Maps a hashable state and an operation to the result and the next state.
 Specification: TypeAlias = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -30,10 +28,10 @@ class Call(Struct, frozen=True):
     A `read_only` call is a read or a rejected write.
     """
 
-    asked: float
-    answered: float
+    invoked: float
+    returned: float
     operation: Any
-    answer: Any = None
+    result: Any = None
     read_only: bool = False
 
 
@@ -68,9 +66,9 @@ def linearize(calls: Iterable[Call], start: Any, specification: Specification) -
             trail.pop()
         elif search.explained(move.done):
             return [
-                each.call
-                for each in (*(taken for taken, _ in trail), move)
-                if each.call is not None
+                step.call
+                for step in (*(taken for taken, _ in trail), move)
+                if step.call is not None
             ]
         elif (move.done, move.state) not in seen:
             seen.add((move.done, move.state))
@@ -79,20 +77,20 @@ def linearize(calls: Iterable[Call], start: Any, specification: Specification) -
 
 
 class _Search:
-    """The calls by start time."""
+    """The calls, sorted by invocation."""
 
     def __init__(self, calls: Iterable[Call], specification: Specification) -> None:
-        self._calls = sorted(calls, key=lambda call: call.asked)
+        self._calls = sorted(calls, key=lambda call: call.invoked)
         self._specification = specification
         self._last = max(
-            (position for position, call in enumerate(self._calls) if call.answered != NEVER),
+            (position for position, call in enumerate(self._calls) if call.returned != NEVER),
             default=-1,
         )
 
     def explained(self, done: _CallSet) -> bool:
         """Whether all completed calls have a position."""
         return all(
-            self._calls[position].answered == NEVER
+            self._calls[position].returned == NEVER
             for position in self._open(done)
             if position <= self._last
         )
@@ -102,8 +100,8 @@ class _Search:
         moves = []
         for position in self._possible(done):
             call = self._calls[position]
-            answer, after = self._specification(state, call.operation)
-            if call.answered != NEVER and answer != call.answer:
+            result, after = self._specification(state, call.operation)
+            if call.returned != NEVER and result != call.result:
                 continue
             move = _Move(done.with_call(position), after, call)
             if call.read_only:
@@ -119,10 +117,10 @@ class _Search:
         )
 
     def _possible(self, done: _CallSet) -> Iterator[int]:
-        first_answer = NEVER
+        first_return = NEVER
         for position in self._open(done):
             call = self._calls[position]
-            if call.asked > first_answer:
+            if call.invoked > first_return:
                 return
-            first_answer = min(first_answer, call.answered)
+            first_return = min(first_return, call.returned)
             yield position

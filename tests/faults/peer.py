@@ -7,9 +7,9 @@ It runs the commands on its standard input, one JSON object per line, and prints
 - `put ITEM`, `get KEY`, `team NAME` (through the index by-team), `page` (of all items)
 - `many PREFIX COUNT CONCURRENCY`
 - `ensure first`, `ensure later`: declarations of the table
-- `hold` begins a write transaction, writes, and leaves it open
-- `look` begins a read transaction and leaves it open
-- `let go` ends the open transaction
+- `lock` begins a write transaction, writes, and leaves it open
+- `snapshot` begins a read transaction and leaves it open
+- `rollback` ends the open transaction
 """
 
 import asyncio
@@ -71,17 +71,17 @@ class Peer:
         return "done"
 
     def _hold(self, command: str) -> None:
-        if command == "hold":
+        if command == "lock":
             self._holder.execute("BEGIN IMMEDIATE")
             self._holder.execute("INSERT INTO tokens VALUES ('held', x'00', 0)")
-        elif command == "look":
+        elif command == "snapshot":
             self._holder.execute("BEGIN")
             self._holder.execute("SELECT count(*) FROM tables").fetchall()
         else:
             self._holder.execute("ROLLBACK")
 
 
-async def put_many(engine: SqliteEngine, name: str, count: int, at_once: int) -> None:
+async def put_many(engine: SqliteEngine, name: str, count: int, concurrency: int) -> None:
     """Put players concurrently without pauses."""
     numbers = iter(range(count))
 
@@ -89,7 +89,7 @@ async def put_many(engine: SqliteEngine, name: str, count: int, at_once: int) ->
         for number in numbers:
             await engine.put(Put(PLAYERS, player(name, number)))
 
-    await asyncio.gather(*(write() for _ in range(at_once)))
+    await asyncio.gather(*(write() for _ in range(concurrency)))
 
 
 async def main(directory: Path) -> None:

@@ -1,6 +1,6 @@
-"""Is there one order of all transactions that explains which versions they saw?
+"""Checks that a recorded history of transactions is strictly serializable.
 
-For histories too long to search.
+It needs no search, so it also handles long histories.
 
 Every item carries a version that each write raises by one, so a transaction's record says exactly
 what it read and wrote. That gives the order of transactions: the writer of a version comes before
@@ -19,10 +19,10 @@ from msgspec import Struct
 class Transaction(Struct, frozen=True):
     """A transaction's start and end, and the versions that it read and wrote."""
 
-    asked: float
-    answered: float
-    saw: dict[str, int]
-    made: dict[str, int] = {}
+    invoked: float
+    returned: float
+    read_versions: dict[str, int]
+    written_versions: dict[str, int] = {}
 
 
 def contradiction(transactions: Iterable[Transaction]) -> str | None:
@@ -51,37 +51,39 @@ _Writers = dict[tuple[str, int], int]
 
 
 def _name(number: int, history: list[Transaction]) -> str:
-    return f"#{number} saw {history[number].saw} made {history[number].made}"
+    transaction = history[number]
+    return f"#{number} read {transaction.read_versions} wrote {transaction.written_versions}"
 
 
 def _writers(history: list[Transaction]) -> _Writers:
     """Map each version to its writer; two writers of one version are a lost update."""
     writers: _Writers = {}
     for number, transaction in enumerate(history):
-        for made in transaction.made.items():
-            if made in writers:
+        for version in transaction.written_versions.items():
+            if version in writers:
                 raise ValueError(
-                    f"two made {made}: {_name(writers[made], history)}, {_name(number, history)}"
+                    f"two transactions wrote {version}:"
+                    f" {_name(writers[version], history)}, {_name(number, history)}"
                 )
-            writers[made] = number
+            writers[version] = number
     return writers
 
 
 def _check_sources(history: list[Transaction], writers: _Writers) -> None:
     """Check that every version that was read or replaced has a writer."""
     for number, transaction in enumerate(history):
-        before = {key: version - 1 for key, version in transaction.made.items()}
-        for seen in (*transaction.saw.items(), *before.items()):
+        before = {key: version - 1 for key, version in transaction.written_versions.items()}
+        for seen in (*transaction.read_versions.items(), *before.items()):
             if seen[1] != 0 and seen not in writers:
-                raise ValueError(f"nobody made {seen}: {_name(number, history)}")
+                raise ValueError(f"no transaction wrote {seen}: {_name(number, history)}")
 
 
 def _by_versions(history: list[Transaction], writers: _Writers) -> Iterator[tuple[str, str]]:
     for number, transaction in enumerate(history):
-        for key, version in transaction.made.items():
+        for key, version in transaction.written_versions.items():
             if version > 1:
                 yield _name(writers[key, version - 1], history), _name(number, history)
-        for key, version in transaction.saw.items():
+        for key, version in transaction.read_versions.items():
             source, successor = writers.get((key, version)), writers.get((key, version + 1))
             if source is not None and source != number:
                 yield _name(source, history), _name(number, history)
@@ -91,16 +93,16 @@ def _by_versions(history: list[Transaction], writers: _Writers) -> Iterator[tupl
 
 def _by_time(history: list[Transaction]) -> Iterator[tuple[str, str]]:
     """Order transactions by real time, with a chain of instants instead of an edge per pair."""
-    answers: dict[float, list[int]] = defaultdict(list)
+    returns: dict[float, list[int]] = defaultdict(list)
     for number, transaction in enumerate(history):
-        answers[transaction.answered].append(number)
-    moments = sorted(answers)
+        returns[transaction.returned].append(number)
+    moments = sorted(returns)
     for position, moment in enumerate(moments):
         if position:
             yield f"time {position - 1}", f"time {position}"
-        for number in answers[moment]:
+        for number in returns[moment]:
             yield _name(number, history), f"time {position}"
     for number, transaction in enumerate(history):
-        passed = bisect_left(moments, transaction.asked) - 1
+        passed = bisect_left(moments, transaction.invoked) - 1
         if passed >= 0:
             yield f"time {passed}", _name(number, history)

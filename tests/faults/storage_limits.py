@@ -44,7 +44,7 @@ class Report(msgspec.Struct):
     """What happened without space, and after."""
 
     acknowledged: int = 0
-    refused: list[str] = msgspec.field(default_factory=list)
+    rejected: list[str] = msgspec.field(default_factory=list)
     while_full: dict[str, str] = msgspec.field(default_factory=dict)
     lost_while_full: int = 0
     lost_after_reopening: int = 0
@@ -73,15 +73,15 @@ async def fill(engine: SqliteEngine, report: Report) -> set[str]:
     """Put notes until not even a short one fits; return the acknowledged ids."""
     acknowledged: set[str] = set()
     for start, together in ((0, 40), (SHORT, 1)):
-        before, number = len(report.refused), start
-        while len(report.refused) == before:
+        before, number = len(report.rejected), start
+        while len(report.rejected) == before:
             items = [make_note(number + position) for position in range(together)]
             number += together
             ends = await asyncio.gather(*(outcome(engine.put(Put(NOTES, item))) for item in items))
             acknowledged |= {
                 item["id"] for item, end in zip(items, ends, strict=True) if end == "done"
             }
-            report.refused += [end for end in ends if end != "done"]
+            report.rejected += [end for end in ends if end != "done"]
     report.acknowledged = len(acknowledged)
     return acknowledged
 

@@ -21,12 +21,12 @@ def register(state: Any, operation: Any) -> tuple[Any, Any]:
     return state + value[0], state + value[0]
 
 
-def test_calls_one_after_the_other_with_right_answers_are_explained_in_their_order() -> None:
+def test_sequential_calls_with_correct_results_are_linearized_in_their_order() -> None:
     calls = [Call(1, 2, ("write", 5), "done"), Call(3, 4, ("add", 1), 6), Call(5, 6, ("read",), 6)]
     assert linearize(calls, 0, register) == calls
 
 
-def test_an_empty_history_is_explained() -> None:
+def test_an_empty_history_is_linearizable() -> None:
     assert linearize([], 0, register) == []
 
 
@@ -60,7 +60,7 @@ def test_a_non_monotonic_read_is_rejected() -> None:
     )
 
 
-def test_an_unanswered_call_may_have_happened_or_not() -> None:
+def test_a_call_without_a_return_may_have_taken_effect_or_not() -> None:
     """Once seen it stays visible, and it cannot take effect before it starts."""
     lost = Call(1, NEVER, ("write", 5))
     assert (
@@ -98,20 +98,20 @@ OPERATIONS = st.one_of(
 )
 TIMES = st.tuples(st.integers(0, 12), st.integers(1, 6) | st.just(NEVER))
 CALLS = st.builds(
-    lambda times, operation, answer: Call(
-        times[0], times[0] + times[1], operation, answer, operation == ("read",)
+    lambda times, operation, result: Call(
+        times[0], times[0] + times[1], operation, result, operation == ("read",)
     ),
     TIMES,
     OPERATIONS,
     st.integers(0, 3),
 ).map(
     lambda call: (
-        msgspec.structs.replace(call, answer="done") if call.operation[0] == "write" else call
+        msgspec.structs.replace(call, result="done") if call.operation[0] == "write" else call
     )
 )
 
 
-def test_a_write_that_changes_nothing_at_first_may_have_come_later() -> None:
+def test_a_write_that_changes_nothing_may_take_effect_later() -> None:
     """Two calls wrote zero, concurrently with one that wrote five and was seen."""
     zeros = [Call(1, 20, ("write", 0), "done"), Call(1, 20, ("write", 0), "done")]
     calls = [
@@ -125,40 +125,40 @@ def test_a_write_that_changes_nothing_at_first_may_have_come_later() -> None:
 
 @given(st.lists(CALLS, max_size=5))
 @settings(max_examples=300)
-def test_the_search_agrees_with_trying_all_orders(calls: list[Call]) -> None:
+def test_the_search_agrees_with_an_exhaustive_search(calls: list[Call]) -> None:
     """On small random histories it finds an order exactly if one exists."""
     order = linearize(calls, 0, register)
     assert (order is not None) == any(map(possible, orders(calls)))
     if order is not None:
         assert possible(order)
-        assert {id(call) for call in calls if call.answered != NEVER} <= {
+        assert {id(call) for call in calls if call.returned != NEVER} <= {
             id(call) for call in order
         }
 
 
 def orders(calls: list[Call]) -> list[tuple[Call, ...]]:
     """All orders of all completed calls with any subset of the others."""
-    answered = [call for call in calls if call.answered != NEVER]
-    others = [call for call in calls if call.answered == NEVER]
+    returned = [call for call in calls if call.returned != NEVER]
+    others = [call for call in calls if call.returned == NEVER]
     chosen = itertools.chain.from_iterable(
         itertools.combinations(others, count) for count in range(len(others) + 1)
     )
-    return [order for some in chosen for order in itertools.permutations((*answered, *some))]
+    return [order for some in chosen for order in itertools.permutations((*returned, *some))]
 
 
 def possible(order: Any) -> bool:
     """Whether the order respects real time and all results are correct."""
     state: Any = 0
     for position, call in enumerate(order):
-        if any(later.answered < call.asked for later in order[position:]):
+        if any(later.returned < call.invoked for later in order[position:]):
             return False
-        answer, state = register(state, call.operation)
-        if call.answered != NEVER and answer != call.answer:
+        result, state = register(state, call.operation)
+        if call.returned != NEVER and result != call.result:
             return False
     return True
 
 
-def test_transactions_that_follow_each_other_are_serialisable() -> None:
+def test_sequential_transactions_are_serializable() -> None:
     history = [
         Transaction(1, 2, {"x": 0, "y": 0}, {"x": 1, "y": 1}),
         Transaction(3, 4, {"x": 1, "y": 1}),
@@ -167,19 +167,19 @@ def test_transactions_that_follow_each_other_are_serialisable() -> None:
     assert contradiction(history) is None
 
 
-def test_two_that_made_one_version_have_lost_an_update() -> None:
+def test_two_writers_of_one_version_are_a_lost_update() -> None:
     history = [Transaction(1, 10, {"x": 0}, {"x": 1}), Transaction(2, 9, {"x": 0}, {"x": 1})]
-    assert "two made ('x', 1)" in str(contradiction(history))
+    assert "two transactions wrote ('x', 1)" in str(contradiction(history))
 
 
-def test_two_that_overlooked_each_other_have_skewed_their_writes() -> None:
+def test_two_transactions_that_ignore_each_other_are_a_write_skew() -> None:
     both = {"x": 0, "y": 0}
     history = [Transaction(1, 10, both, {"x": 1}), Transaction(2, 9, both, {"y": 1})]
     assert "each came before the next" in str(contradiction(history))
     assert contradiction([history[0], Transaction(2, 9, {"x": 1, "y": 0}, {"y": 1})]) is None
 
 
-def test_a_reader_of_half_a_transaction_is_found() -> None:
+def test_a_read_of_a_partial_transaction_is_detected() -> None:
     history = [
         Transaction(1, 10, {"x": 0, "y": 0}, {"x": 1, "y": 1}),
         Transaction(2, 9, {"x": 1, "y": 0}),
@@ -194,13 +194,15 @@ def test_a_stale_snapshot_is_detected() -> None:
     assert contradiction([write, Transaction(1.5, 4, {"x": 0})]) is None
 
 
-def test_two_readers_who_saw_two_writes_in_different_orders_are_found() -> None:
+def test_readers_that_see_writes_in_different_orders_are_detected() -> None:
     writes = [Transaction(1, 10, {}, {"x": 1}), Transaction(1, 10, {}, {"y": 1})]
     readers = [Transaction(2, 9, {"x": 1, "y": 0}), Transaction(2, 9, {"x": 0, "y": 1})]
     assert "each came before the next" in str(contradiction(writes + readers))
     assert contradiction([*writes, readers[0]]) is None
 
 
-def test_a_version_from_nowhere_is_found() -> None:
-    assert "nobody made ('x', 1)" in str(contradiction([Transaction(1, 2, {"x": 1})]))
-    assert "nobody made ('x', 1)" in str(contradiction([Transaction(1, 2, {"x": 0}, {"x": 2})]))
+def test_a_version_without_a_writer_is_detected() -> None:
+    assert "no transaction wrote ('x', 1)" in str(contradiction([Transaction(1, 2, {"x": 1})]))
+    assert "no transaction wrote ('x', 1)" in str(
+        contradiction([Transaction(1, 2, {"x": 0}, {"x": 2})])
+    )

@@ -1,6 +1,6 @@
-"""After `kill -9` at any moment.
+"""After `kill -9` at any moment, no acknowledged write is lost and no transaction is partial.
 
-No acknowledged write is lost, no transaction is partial, indexes match.
+Indexes match their tables.
 
 The child (`crash_writers`) is killed after a number of acknowledgements, and the next one continues
 in the same directory, so recovery itself is interrupted too.
@@ -34,13 +34,13 @@ class Progress:
 
     did: dict[str, set[int]] = field(default_factory=lambda: defaultdict(lambda: {0}))
     tried: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    refused: set[str] = field(default_factory=set)
+    rejected: set[str] = field(default_factory=set)
 
-    def note(self, line: str) -> bool:
+    def add_line(self, line: str) -> bool:
         """Process a line; return whether it is an acknowledgement."""
         kind, *about = line.split()
         assert kind != "wrong", line
-        if kind not in ("try", "did", "refused"):
+        if kind not in ("try", "did", "rejected"):
             return False
         name, number = about
         if kind == "try":
@@ -48,7 +48,7 @@ class Progress:
         elif kind == "did":
             self.did[name].add(int(number))
         else:
-            self.refused.add(f"{name}/{number}")
+            self.rejected.add(f"{name}/{number}")
         return kind != "try"
 
     def last(self, name: str) -> int:
@@ -66,7 +66,7 @@ class Progress:
         ).decode()
 
 
-async def lay_ground(directory: Path) -> None:
+async def create_tables(directory: Path) -> None:
     async with open_sqlite(directory) as engine:
         for table in TABLES:
             await engine.create_table(table)
@@ -88,14 +88,14 @@ async def lay_ground(directory: Path) -> None:
 async def follow(child: Child, progress: Progress, acknowledgements: int) -> None:
     """Process the child's output up to this many acknowledgements."""
     while acknowledgements:
-        acknowledgements -= progress.note(await child.line())
+        acknowledgements -= progress.add_line(await child.line())
 
 
 async def kill(child: Child, progress: Progress) -> None:
     """Kill the child and process its remaining output."""
     child.kill()
     for line in await child.rest():
-        progress.note(line)
+        progress.add_line(line)
 
 
 def check(found: dict[str, list[Item]], progress: Progress) -> None:
@@ -113,7 +113,7 @@ def check(found: dict[str, list[Item]], progress: Progress) -> None:
                 crash_steps.batch_state(name, position, number)
                 for number in progress.possible(name)
             ], name
-    assert readings == {}, "items that nobody wrote"
+    assert readings == {}, "items that no writer wrote"
     check_ledger(found, progress)
     check_pairs(
         {item["id"] for item in found["left"]}, {item["id"] for item in found["right"]}, progress
@@ -124,7 +124,7 @@ def check(found: dict[str, list[Item]], progress: Progress) -> None:
 def check_ledger(found: dict[str, list[Item]], progress: Progress) -> None:
     """Accounts and counters match the ledger: all acknowledged and only attempted entries."""
     entries = {item["id"]: item for item in found["ledger"]}
-    assert not entries.keys() & progress.refused
+    assert not entries.keys() & progress.rejected
     balances = dict.fromkeys(range(crash_steps.ACCOUNTS_COUNT), crash_steps.START_BALANCE)
     counts: dict[str, int] = defaultdict(int)
     for item in entries.values():
@@ -155,56 +155,56 @@ def check_pairs(left: set[str], right: set[str], progress: Progress) -> None:
     """Pairs are complete or absent; all acknowledged exist, no rejected does."""
     assert left | {f"pair-{number}/taken" for number in range(crash_steps.PAIRS)} == right
     for name in (f"pair-{number}" for number in range(crash_steps.PAIRS)):
-        said = {
+        acknowledged = {
             f"{name}/{number}/{position}"
             for number in progress.did[name] - {0}
-            for position in range(crash_steps.PAIRS_AT_ONCE)
+            for position in range(crash_steps.PAIRS_PER_REQUEST)
         }
-        assert said <= left
-        assert not any(each.endswith("never") for each in left)
+        assert acknowledged <= left
+        assert not any(pair.endswith("never") for pair in left)
 
 
 def check_events(found: set[str], progress: Progress) -> None:
     """Swept items are deleted, and items that are not due exist."""
-    gone = {f"event-{number}" for number in range(1, progress.last("sweep") + 1)}
+    removed = {f"event-{number}" for number in range(1, progress.last("sweep") + 1)}
     due = range(
         max(progress.last("sweep"), progress.tried["sweep"]) + 1, progress.last("event") + 1
     )
-    kept = {f"event-{number}" for number in progress.did["event"] & set(due)}
-    assert not found & gone
-    assert kept <= found
+    remaining = {f"event-{number}" for number in progress.did["event"] & set(due)}
+    assert not found & removed
+    assert remaining <= found
     assert found <= {f"event-{number}" for number in range(1, progress.tried["event"] + 1)}
 
 
 async def crash_while_writing(
-    child: Child, progress: Progress, chance: random.Random, _directory: Path
+    child: Child, progress: Progress, rng: random.Random, _directory: Path
 ) -> None:
-    await follow(child, progress, chance.randrange(1, 700))
+    await follow(child, progress, rng.randrange(1, 700))
 
 
 async def crash_while_declaring(
-    child: Child, progress: Progress, chance: random.Random, _directory: Path
+    child: Child, progress: Progress, rng: random.Random, _directory: Path
 ) -> None:
     """Kill during or shortly after the transaction that drops and fills indexes."""
-    await follow(child, progress, chance.randrange(1, 300))
-    command = chance.choice(("ensure later", "ensure first"))
+    await follow(child, progress, rng.randrange(1, 300))
+    command = rng.choice(("ensure later", "ensure first"))
     await child.send(command)
     while (line := await child.line()) != f"begin {command}":
-        progress.note(line)
-    for _ in range(chance.choice((0, 0, 1, 30))):
-        progress.note(await child.line())
+        progress.add_line(line)
+    for _ in range(rng.choice((0, 0, 1, 30))):
+        progress.add_line(await child.line())
 
 
 async def crash_while_closing(
-    child: Child, progress: Progress, chance: random.Random, directory: Path
+    child: Child, progress: Progress, rng: random.Random, directory: Path
 ) -> None:
     """Kill between the last commits and the end of the last checkpoint."""
-    await follow(child, progress, chance.randrange(1, 700))
+    await follow(child, progress, rng.randrange(1, 700))
     database = directory / FILE_NAME
     await child.send("close")
     while (line := await child.line()) != "begin close":
-        progress.note(line)
-    if chance.random() < 0.7:
+        progress.add_line(line)
+    if rng.random() < 0.7:
         before = database.stat().st_mtime_ns
         while database.stat().st_mtime_ns == before and child.running:
             pass
@@ -217,19 +217,19 @@ CRASHES = (crash_while_writing, crash_while_writing, crash_while_declaring, cras
 @pytest.mark.parametrize("part", range(4))
 async def test_a_killed_process_loses_no_acknowledged_write(tmp_path: Path, part: int) -> None:
     """Eight crashes of all kinds on one directory."""
-    chance = random.Random()
-    directory = tmp_path / f"{chance.getrandbits(64):x}"
+    rng = random.Random()
+    directory = tmp_path / f"{rng.getrandbits(64):x}"
     progress = Progress()
-    await lay_ground(directory)
+    await create_tables(directory)
     for round_number in range(ROUNDS):
         async with started("crash_writers", str(directory)) as child:
             await child.send(progress.as_json())
             await child.expect("open")
-            await chance.choice(CRASHES)(child, progress, chance, directory)
+            await rng.choice(CRASHES)(child, progress, rng, directory)
             await kill(child, progress)
-        if chance.random() < 0.7 or round_number == ROUNDS - 1:
+        if rng.random() < 0.7 or round_number == ROUNDS - 1:
             check(await audit(directory), progress)
-    shutil.rmtree(directory)  # a soak makes many of these
+    shutil.rmtree(directory)  # a soak run creates many of these
 
 
 BACKFILLED = 4_000
@@ -240,13 +240,13 @@ async def test_a_process_killed_during_a_backfill_leaves_the_old_or_the_new_tabl
     tmp_path: Path,
 ) -> None:
     """Killed at the start, or when the commit appears in the log."""
-    chance = random.Random()
-    directory = tmp_path / f"{chance.getrandbits(64):x}"
+    rng = random.Random()
+    directory = tmp_path / f"{rng.getrandbits(64):x}"
     items = [
         dict(crash_steps.batch_state("batch-0", 1, 1) or {}, id=f"item-{number}", retired=number)
         for number in range(BACKFILLED)
     ]
-    await lay_ground(directory)
+    await create_tables(directory)
     async with open_sqlite(directory) as engine:
         await asyncio.gather(*(engine.put(Put(READINGS, item)) for item in items))
     for wait in (False, True, True, True):

@@ -63,21 +63,20 @@ async def test_each_answer_comes_after_the_sync_of_what_it_acknowledges(
                 == '"done"'
             )
         assert await peer.end() == 0
-    seen = events((tmp_path / "trace").read_text()).split("a")
-    answers = seen[
-        1 : 1 + 1 + WRITES
-    ]  # what led to each answer after the word that the store is open
-    assert len(answers) == 1 + WRITES
-    assert all(re.fullmatch(r"(w+s)+", each) for each in answers), answers
+    segments = events((tmp_path / "trace").read_text()).split("a")
+    # The events before each acknowledgement; the first segment is the opening of the store.
+    acknowledged = segments[1 : 1 + 1 + WRITES]
+    assert len(acknowledged) == 1 + WRITES
+    assert all(re.fullmatch(r"(w+s)+", segment) for segment in acknowledged), acknowledged
 
 
 def test_the_trace_detects_a_late_sync() -> None:
     """Proves that the test above can fail."""
     written = '7 pwrite64(5</data/store.db-wal>, "x", 4096, 0) = 4096'
     synced = "7 fdatasync(5</data/store.db-wal>) = 0"
-    answered = '8 write(1<pipe:[1]>, "done", 4) = 4'
-    assert events(f"{written}\n{written}\n{synced}\n{answered}") == "wwsa"
-    assert events(f"{written}\n{answered}\n{synced}") == "was"
+    acknowledged = '8 write(1<pipe:[1]>, "done", 4) = 4'
+    assert events(f"{written}\n{written}\n{synced}\n{acknowledged}") == "wwsa"
+    assert events(f"{written}\n{acknowledged}\n{synced}") == "was"
     assert events("7 fdatasync(5</data/store.db-wal>) = -1 EIO") == ""
     assert events("7 fdatasync(6</data/store.db>) = 0") == ""
 

@@ -263,7 +263,7 @@ CASES: dict[str, Case] = {
     ),
     "a page key that is no key": (query(start="abc"), InvalidPageKey, "exactly"),
     "a page key of another index": (scan(index="by-team", start=KEY), InvalidPageKey, "team"),
-    "a table that was never made": (
+    "a table that does not exist": (
         lambda engine: engine.put(Put(NEVER_MADE, {"id": "x"})),
         TableNotFound,
         "never-made",
@@ -284,7 +284,7 @@ CASES: dict[str, Case] = {
         TableDiffers,
         "key",
     ),
-    "a declared index that nobody made": (
+    "a declared index that does not exist": (
         lambda engine: engine.query(
             Query(
                 Table("plain", S("id"), indexes=(GlobalIndex("by-x", S("x")),)),
@@ -327,10 +327,10 @@ async def test_invalid_input_is_rejected_before_anything_is_written(
 ) -> None:
     call, error, words = CASES[name]
     before = fingerprint(engine.path)
-    with pytest.raises(error) as refused:
+    with pytest.raises(error) as rejected:
         await call(engine)
-    assert type(refused.value) is error
-    assert words in str(refused.value)
+    assert type(rejected.value) is error
+    assert words in str(rejected.value)
     assert fingerprint(engine.path) == before
     assert (await engine.get(Get(PLAYERS, KEY))).item == ANN
 

@@ -134,7 +134,7 @@ async def test_a_table_recreated_by_another_store_is_used_as_stored(
 ) -> None:
     """First it is missing; then it has another key, and the old one is rejected."""
     await engine.put(Put(PLAYERS, player("mine", 1)))
-    anew = Table("players", partition=S("name"))
+    other_players = Table("players", partition=S("name"))
     async with open_sqlite(tmp_path) as other:
         await other.drop_table("players")
         for call in (
@@ -145,11 +145,11 @@ async def test_a_table_recreated_by_another_store_is_used_as_stored(
         ):
             with pytest.raises(TableNotFound, match="players"):
                 await call
-        await other.create_table(anew)
+        await other.create_table(other_players)
         with pytest.raises(InvalidKey, match="name is missing"):
             await engine.put(Put(PLAYERS, player("mine", 3)))
-        await engine.put(Put(anew, {"name": "ann"}))
-        assert (await other.scan(Scan(anew))).items == [{"name": "ann"}]
+        await engine.put(Put(other_players, {"name": "ann"}))
+        assert (await other.scan(Scan(other_players))).items == [{"name": "ann"}]
     await engine.close()
     await audit(tmp_path)
 
@@ -171,7 +171,7 @@ async def test_a_process_killed_with_the_lock_blocks_nobody(
     engine: SqliteEngine, peer: Child
 ) -> None:
     """Waiting writes continue, and its unfinished transaction is rolled back."""
-    assert await request(peer, "hold") == "done"
+    assert await request(peer, "lock") == "done"
     assert is_locked(engine)
     waiting = [
         asyncio.ensure_future(engine.put(Put(PLAYERS, player("mine", number))))
@@ -189,7 +189,7 @@ async def test_readers_never_wait_for_a_writer(engine: SqliteEngine, peer: Child
     first = player("mine", 1)
     await engine.ensure_table(PLAYERS_LATER)
     await engine.put(Put(PLAYERS, first))
-    assert await request(peer, "hold") == "done"
+    assert await request(peer, "lock") == "done"
     peer.suspend()
     assert is_locked(engine)
     waiting = asyncio.ensure_future(engine.put(Put(PLAYERS, player("mine", 2))))

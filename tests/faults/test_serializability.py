@@ -50,14 +50,17 @@ def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) ->
         assert set(record.sums) == {START_BALANCE * len(ACCOUNTS)}
         assert sum(found[key]["balance"] for key in ACCOUNTS) == START_BALANCE * len(ACCOUNTS)
         newest = {
-            key: max(each.made.get(key, 0) for each in record.transactions) for key in ACCOUNTS
+            key: max(
+                transaction.written_versions.get(key, 0) for transaction in record.transactions
+            )
+            for key in ACCOUNTS
         }
         assert {key: found[key]["version"] for key in ACCOUNTS} == newest
-        assert sum(bool(each.made) for each in record.transactions) > 20
+        assert sum(bool(transaction.written_versions) for transaction in record.transactions) > 20
         return
     specification, names = SPECIFICATIONS[workload]
     left = tuple(found[workload][name] for name in names) if workload in found else None
-    end = max(call.answered for call in record.calls)
+    end = max(call.returned for call in record.calls)
     last = Call(
         end + 1,
         end + 2,
@@ -75,7 +78,7 @@ def check_verdict(workload: str, record: Record, items: list[dict[str, Any]]) ->
 def hashable(calls: list[Call]) -> list[Call]:
     """Convert JSON's lists to tuples."""
     return [
-        msgspec.structs.replace(call, operation=_tuple(call.operation), answer=_tuple(call.answer))
+        msgspec.structs.replace(call, operation=_tuple(call.operation), result=_tuple(call.result))
         for call in calls
     ]
 
@@ -260,8 +263,8 @@ async def test_small_concurrent_programs_are_linearizable(
     async def run_program(engine: Engine, program: list[Any]) -> None:
         pair = Pair(engine, prefix)
         for step in program:
-            asked, answer, answered = await timed(pair.do(step))
-            calls.append(Call(asked, answered, step, answer, step[0].startswith("read")))
+            invoked, result, returned = await timed(pair.do(step))
+            calls.append(Call(invoked, returned, step, result, step[0].startswith("read")))
 
     await asyncio.gather(
         *(run_program(stores[number % 2], program) for number, program in enumerate(programs))

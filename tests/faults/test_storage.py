@@ -280,9 +280,9 @@ async def test_a_replaced_directory_is_not_written(tmp_path: Path) -> None:
 def check_verdict(report: Report) -> None:
     """Check that acknowledged writes exist, rejected ones do not, and writing resumes."""
     assert report.acknowledged > 100
-    assert set(report.refused) == {"StorageFull"}
-    refused = dict.fromkeys(("put", "update", "transaction", "ensure"), "StorageFull")
-    assert report.while_full == {**refused, "reopen": "done"}
+    assert set(report.rejected) == {"StorageFull"}
+    rejected = dict.fromkeys(("put", "update", "transaction", "ensure"), "StorageFull")
+    assert report.while_full == {**rejected, "reopen": "done"}
     assert report.lost_while_full == report.lost_after_reopening == report.lost_at_the_end == 0
     assert report.unasked_at_the_end == report.half_transactions == 0
     assert report.written_after == 50

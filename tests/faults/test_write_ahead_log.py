@@ -105,10 +105,10 @@ async def test_a_long_read_transaction_does_not_block_writers(
     await write(engine, 50)
     async with started("peer", str(engine.path.parent)) as peer:
         await peer.expect("open")
-        assert await peer.request("look") == '"done"'
+        assert await peer.request("snapshot") == '"done"'
         assert await write(engine, 200) < 5
         assert log_size(engine) > 2 * RESTART_PAGES * PAGE
-        assert await peer.request("let go") == '"done"'
+        assert await peer.request("rollback") == '"done"'
     await write(engine, 200)
     await engine.close()
     async with open_sqlite(engine.path.parent) as again:

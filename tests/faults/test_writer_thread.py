@@ -1,4 +1,4 @@
-"""The writer thread answers every caller, whatever happens to a job, a task or the store."""
+"""The writer thread completes every call, also when a job, a task or the store fails."""
 
 import asyncio
 import time
@@ -68,9 +68,9 @@ async def test_a_failing_job_is_rolled_back_alone(engine: SqliteEngine, tmp_path
         before = [
             asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(20)
         ]
-        await asyncio.sleep(0)  # a task asks when it first runs
+        await asyncio.sleep(0)  # a task sends its request when it first runs
         bug = engine._writer.submit(faulty)
-        refused = asyncio.ensure_future(engine.put(Put(NOTES, note(0), not_exists("id"))))
+        rejected = asyncio.ensure_future(engine.put(Put(NOTES, note(0), not_exists("id"))))
         plain = [
             asyncio.ensure_future(engine.put(Put(PLAIN, {"id": f"plain-{number}"})))
             for number in range(20)
@@ -81,7 +81,7 @@ async def test_a_failing_job_is_rolled_back_alone(engine: SqliteEngine, tmp_path
     with pytest.raises(ZeroDivisionError):
         await bug
     with pytest.raises(ConditionFailed):
-        await refused
+        await rejected
     with pytest.raises(TransactionCancelled):
         await cancelled
     await asyncio.gather(*before, *plain)
@@ -153,7 +153,7 @@ async def test_closing_completes_all_submitted_writes(tmp_path: Path) -> None:
     """Writes submitted before the close are durable; later ones are rejected."""
     async with open_sqlite(tmp_path) as engine:
         await engine.create_table(NOTES)
-        asked = [
+        writes = [
             asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(1_000)
         ]
         await asyncio.sleep(0)
@@ -162,7 +162,7 @@ async def test_closing_completes_all_submitted_writes(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailable, match="closed"):
             await engine.put(Put(NOTES, note(1_000)))
         await closing
-        await asyncio.gather(*asked)
+        await asyncio.gather(*writes)
     assert len((await audit(tmp_path))["notes"]) == 1_000
 
 
