@@ -276,7 +276,7 @@ async def open_server(
             clock, application=OAuthApplication(), limits=limits, subscription_id=SUBSCRIPTION
         )
         await stack.enter_async_context(strava.serving())
-        issuer = OidcSimulator(clock, keys=signing_keys(), auto_approve="Somebody")
+        issuer = OidcSimulator(clock, keys=signing_keys(), auto_approve="Any User")
         await stack.enter_async_context(issuer.serving())
         application = await stack.enter_async_context(
             open_application(make_settings(folder, strava, issuer, **changes), clock)

@@ -101,12 +101,12 @@ async def test_twenty_concurrent_recomputes_over_http_agree(server: CollectServe
     put = {**item_key(user_pk(ann.user_id), f"WORKOUT#STRAVA#{1:012}"), "isDeleted": False, **item}
     await server.application.store.engine.put(Put(COMMIT_COLLECT, put))
     path = f"/milestones/{made['milestoneId']}/recompute"
-    answers = await server.run_with_clock(
+    responses = await server.run_with_clock(
         asyncio.gather(*(ann.browser.send("POST", path) for _ in range(20)))
     )
-    assert {answer.status for answer in answers} == {200}
+    assert {response.status for response in responses} == {200}
     now = await ann.get_milestone(made["milestoneId"])
-    assert all(answer.json == now for answer in answers)
+    assert all(response.json == now for response in responses)
     assert (now["version"], now["partsMinted"]) == (made["version"] + 1, 7)
     assert [award["partIndex"] for award in now["awards"]] == list(range(1, 8))
 
@@ -173,8 +173,8 @@ async def test_too_many_workouts_return_409(server: CollectServer) -> None:
         for start in range(0, len(puts), 25)
     ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
-    answer = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
-    assert_error(answer, 409, "too_many_workouts")
+    response = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
+    assert_error(response, 409, "too_many_workouts")
     server.strava.record(ann.athlete_id, "Ride", 5000)
     await server.process_inbox()
     assert (await ann.get_milestone(made["milestoneId"]))["progress"] == 0
@@ -191,8 +191,8 @@ async def test_account_deletion_removes_everything_but_the_audit_trail(
     elsewhere = server.browser()
     await server.sign_in(elsewhere, "Vera")
     assert (await elsewhere.get("/me")).json["userId"] == ann.user_id
-    answer = await ann.browser.send("DELETE", "/account")
-    assert answer.status == 204
+    response = await ann.browser.send("DELETE", "/account")
+    assert response.status == 204
     assert ann.browser.session is None
     assert_error(await elsewhere.get("/me"), 401, "invalid_session")
     assert server.strava.authorizations.access_of(ann.athlete_id) is None
@@ -242,8 +242,8 @@ async def test_cookies_over_plain_http_require_a_loopback_address(
 ) -> None:
     """Any other host is rejected at start."""
     async with open_server(tmp_path_factory.mktemp("plain"), collect_plain_http=True) as server:
-        answer = await server.sign_in(server.browser(), "Yan")
-        assert "secure" not in answer.cookies["cc_session"].lower()
+        response = await server.sign_in(server.browser(), "Yan")
+        assert "secure" not in response.cookies["cc_session"].lower()
     with pytest.raises(SettingsError, match="TALLY_COLLECT_PLAIN_HTTP"):
         async with open_server(
             tmp_path_factory.mktemp("open"),

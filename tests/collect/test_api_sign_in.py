@@ -28,10 +28,10 @@ async def test_the_first_sign_in_creates_an_account_and_an_http_only_cookie(
     """The cookie is HttpOnly, Secure, SameSite=Lax and valid for 30 days."""
     browser = server.browser()
     assert_error(await browser.get("/me"), 401, "invalid_session")
-    answer = await server.sign_in(browser, "Ana")
-    assert answer.status == 303
-    assert answer.header("location") == "/collect/me"
-    cookie = answer.cookies["cc_session"].lower()
+    response = await server.sign_in(browser, "Ana")
+    assert response.status == 303
+    assert response.header("location") == "/collect/me"
+    cookie = response.cookies["cc_session"].lower()
     for attribute in ("httponly", "secure", "samesite=lax", "max-age=2592000", "path=/"):
         assert attribute in cookie
     me = (await browser.get("/me")).json
@@ -105,8 +105,8 @@ async def test_a_forged_id_token_is_rejected(server: CollectServer, flaw: TokenF
     """Flaws in key, issuer, audience, nonce, use, times and signature are detected."""
     browser = server.browser()
     server.oidc.flaws.append(flaw)
-    answer = await server.sign_in(browser, "Mallory")
-    assert answer.status == 401, answer
+    response = await server.sign_in(browser, "Mallory")
+    assert response.status == 401, response
     assert browser.session is None
     assert server.oidc.flaws == []
 
@@ -137,8 +137,8 @@ async def test_a_state_expires_after_ten_minutes(fresh_server: CollectServer) ->
     browser = fresh_server.browser()
     begun = await browser.get("/auth/login")
     fresh_server.skip_time(600)
-    answer = await fresh_server.return_from_provider(browser, begun, "Hal")
-    assert_error(answer, 400, "invalid_state")
+    response = await fresh_server.return_from_provider(browser, begun, "Hal")
+    assert_error(response, 400, "invalid_state")
 
 
 @pytest.mark.parametrize("state", ["", "x", "x" * 5000, "%F0%9F%98%80"])
@@ -174,9 +174,9 @@ async def test_a_rejection_by_the_provider_is_reported(server: CollectServer) ->
 async def test_open_redirects_are_rejected(kim: Browser, path: str) -> None:
     """return_to must be a path of this site."""
     for path_to_start in ("/auth/login", "/strava/connect"):
-        answer = await kim.get(f"{path_to_start}?return_to={path}")
-        assert_error(answer, 400, "invalid_field")
-        assert answer.header("location") is None
+        response = await kim.get(f"{path_to_start}?return_to={path}")
+        assert_error(response, 400, "invalid_field")
+        assert response.header("location") is None
 
 
 async def test_sign_in_redirects_to_return_to(server: CollectServer) -> None:

@@ -174,7 +174,7 @@ class RecordingClock(SystemClock):
 async def test_the_engine_gives_up_after_repeated_conflicts(
     services: ServiceHarness,
 ) -> None:
-    """It backs off with jitter between attempts and asks the caller to retry."""
+    """It backs off with jitter between attempts, then returns a retry delay to the caller."""
     name, athlete_id = await services.create_linked_user()
     created = await create_milestone(services, name)
     await add_ride(services, name, athlete_id, 3000)

@@ -92,9 +92,9 @@ def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> Non
 
 
 async def expect(member: LinkedUser, method: str, path: str, status: int = 200) -> BrowserResponse:
-    answer = await member.browser.send(method, path)
-    assert answer.status == status, (method, path, answer)
-    return answer
+    response = await member.browser.send(method, path)
+    assert response.status == status, (method, path, response)
+    return response
 
 
 async def subscribe(server: CollectServer, member: LinkedUser, milestone_id: str) -> None:
@@ -175,14 +175,14 @@ async def exercise_all_routes(server: CollectServer) -> None:
 async def test_every_declared_pattern_is_used(fresh_server: CollectServer) -> None:
     """All routes together use every operation of every pattern, and no other."""
     await exercise_all_routes(fresh_server)
-    answer = await fresh_server.browser().get(
+    response = await fresh_server.browser().get(
         f"{fresh_server.url.removesuffix('/collect')}/metrics"
     )
     series = (
         r'tally_http_request_duration_seconds_count\{method="(\w+)",'
         r'route="/collect(/[^"]*)",status="[23]\d\d"\}'
     )
-    answered = set(re.findall(series, answer.body.decode()))
+    answered = set(re.findall(series, response.body.decode()))
     assert {
         (operation.method, operation.path) for operation in fresh_server.collect.api.endpoints
     } - answered == set()

@@ -50,13 +50,13 @@ class SecretCollector:
         self.responses: list[BrowserResponse] = []
 
     async def go(self, url: str, base: str = "") -> BrowserResponse:
-        answer = await self.browser.get(urljoin(base, url) if base else url)
-        query = parameters(answer.header("location"))
+        response = await self.browser.get(urljoin(base, url) if base else url)
+        query = parameters(response.header("location"))
         self.secrets |= {query[name] for name in ("code", "nonce") if name in query}
         self.states |= {query[name] for name in ("state",) if name in query}
         self.secrets |= {value for jar in self.browser.jar.values() for value in jar.values()}
-        self.responses.append(answer)
-        return answer
+        self.responses.append(response)
+        return response
 
     async def sign_in(self, name: str) -> None:
         begun = await self.go("/auth/login")
@@ -138,7 +138,7 @@ async def test_no_secret_is_persisted_or_logged(
         metrics = await server.browser().get(f"{server.url.removesuffix('/collect')}/metrics")
         assert (await collector.browser.send("DELETE", "/account")).status == 204
         collector.collect_issued()
-    bodies = b"".join(answer.body for answer in (*collector.responses, audit, metrics)).decode()
+    bodies = b"".join(response.body for response in (*collector.responses, audit, metrics)).decode()
     lines = log.getvalue()
     assert "Milestone advanced" in lines
     assert "Request completed" in lines

@@ -164,7 +164,7 @@ class ActivitiesHarness:
     async def follower(
         self, fixture: Fixture, phones: int = 1, **changes: Any
     ) -> tuple[Follow, list[Phone]]:
-        """Create a follower of the match with so many phones."""
+        """Create a follower of the match with this number of phones."""
         now = self.clock.milliseconds()
         values = {"created_at": now, "expires_at": now // 1000 + 2 * DAY} | changes
         follow = await self.follows.follow(factories.follow(fixture.match_id, **values))

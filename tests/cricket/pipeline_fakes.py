@@ -33,7 +33,7 @@ class ReceivedPush:
 
 @dataclass
 class FakePushGateway:
-    """Answers every push with `respond` and records those that it delivers."""
+    """Responds to every push with `respond` and records the delivered ones."""
 
     respond: Callable[[Push], PushResult] = lambda _: DELIVERED
     pushes: list[ReceivedPush] = field(default_factory=list)

@@ -86,8 +86,8 @@ async def test_unknown_ids_are_not_found(ana: ApiClient) -> None:
     ["from=yesterday", "to=2080-13-01", "from=2080-03-02&to=2080-03-01", "limit=0", "status=odd"],
 )
 async def test_an_invalid_query_names_the_field(ana: ApiClient, query: str) -> None:
-    answer = await ana.get(f"/matches?{query}")
-    expect_error(answer, 400, "invalid_field")
+    response = await ana.get(f"/matches?{query}")
+    expect_error(response, 400, "invalid_field")
 
 
 async def test_pages_of_several_leagues_contain_every_match_once_in_order(
@@ -116,8 +116,8 @@ async def test_a_cursor_is_valid_for_its_query_only(server: ApiHarness, ana: Api
     server.sportmonks.schedule(5, first=server.clock.now() + timedelta(hours=1))
     await server.sync()
     cursor = (await ana.get_json("/matches?limit=2"))["nextCursor"]
-    answer = await ana.get(f"/matches?limit=2&status=finished&cursor={cursor}")
-    assert answer.status == 400
+    response = await ana.get(f"/matches?limit=2&status=finished&cursor={cursor}")
+    assert response.status == 400
     assert (await ana.get("/matches?cursor=made-up")).status == 400
 
 

@@ -152,9 +152,9 @@ async def test_exactly_one_device_identifier_is_required(ana: ApiClient) -> None
 async def test_an_invalid_device_is_rejected_with_its_field(
     ana: ApiClient, wrong: dict[str, Any]
 ) -> None:
-    answer = await ana.post("/user/device", device(**wrong))
-    assert answer.status == 400, answer
-    assert next(iter(wrong)) in answer.json["error"]["message"]
+    response = await ana.post("/user/device", device(**wrong))
+    assert response.status == 400, response
+    assert next(iter(wrong)) in response.json["error"]["message"]
 
 
 async def test_users_cannot_see_or_delete_devices_of_others(
@@ -291,16 +291,16 @@ async def test_a_stream_receives_events_and_display_states(
 
 
 async def test_every_error_has_the_same_format(ana: ApiClient, server: ApiHarness) -> None:
-    answers: list[ApiResponse] = [
+    responses: list[ApiResponse] = [
         await ana.send("POST", "/user/device", b"{"),
         await ana.send("POST", "/user/device", b"[]"),
         await ana.send("PATCH", "/user/device", {}),
         await ana.get("/nowhere"),
         await ana.send("POST", "/user/device", b"x" * 2_000_000),
     ]
-    for answer, code in zip(
-        answers,
+    for response, code in zip(
+        responses,
         ("malformed_json", "invalid_field", "method_not_allowed", "not_found", "too_large"),
         strict=True,
     ):
-        expect_error(answer, answer.status, code)
+        expect_error(response, response.status, code)

@@ -131,7 +131,7 @@ async def test_a_410_carries_the_time_since_when_the_token_is_invalid(apns: Apns
     "token", ["../4/broadcasts", "ab/cd", "a b", "é" * 64, "", "ab?x=1", "ab#"]
 )
 async def test_a_malformed_token_is_invalid(apns: ApnsHarness, token: str) -> None:
-    """No other path of APNs is ever requested, whatever a client registered."""
+    """No other path of APNs is ever requested, regardless of the registered token."""
     assert (await apns.gateway.send(update_push(token))).outcome is PushOutcome.TOKEN_INVALID
     assert [entry.path for entry in apns.simulator.log.entries] == ["/3/device/0"]
 

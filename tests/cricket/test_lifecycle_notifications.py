@@ -16,7 +16,7 @@ from tests.cricket.activities_harness import ActivitiesHarness, Phone
 async def upcoming_match(
     harness: ActivitiesHarness, minutes: int = 20, *, is_active: bool = True
 ) -> Fixture:
-    """Return a match that starts in so many minutes."""
+    """Return a match that starts in this number of minutes."""
     league = factories.league(active=is_active)
     await LeagueRepository(harness.store).put(league)
     return await harness.match(

@@ -181,7 +181,7 @@ def test_ball_symbols_are_those_of_scorers(word: str, symbol: str) -> None:
 
 
 def test_every_kind_has_texts() -> None:
-    """Every kind has a title and a sentence, whatever fields are set."""
+    """Every kind has a title and a sentence for any set of fields."""
     for kind in EventKind:
         details = event(
             kind,

@@ -140,7 +140,7 @@ def expect_scorecards(replay: Replay, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES[::2])
 def test_a_recorded_match_has_its_events_and_scorecards(name: str) -> None:
-    """Each event happens once and in order, whatever lies between two polls."""
+    """Each event happens once and in order, regardless of what changes between two polls."""
     replay = Replay(name)
     replay.play(random.Random(name), 16)
     assert list(comparable(list(replay.state.published_events))) == list(expected_events(name))

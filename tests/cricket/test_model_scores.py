@@ -17,7 +17,7 @@ WORDS = st.sampled_from([".", "1", "2", "4", "6", "6", "W", "C", "R", "wd", "nb"
 @settings(max_examples=40)
 @given(st.lists(WORDS, min_size=1, max_size=120), st.lists(st.integers(0, 120), max_size=12))
 def test_scores_imply_the_events_of_the_balls(words: list[str], cuts: list[int]) -> None:
-    """Each wicket, milestone and new batter is detected once, whatever lies between polls."""
+    """Each wicket, milestone and new batter is detected once, regardless of the polls."""
     balls = MatchScript().innings(1, words).balls
     published: list[KeyEvent] = []
     for cut in [*sorted(min(cut, len(balls)) for cut in cuts), len(balls)]:

@@ -238,7 +238,7 @@ async def test_a_batch_and_concurrent_writers_lose_no_enrichment(
                 taken[entry.match_id] = number
             await asyncio.sleep(0)
 
-    async def tell(entry: CachedFixture) -> None:
+    async def put(entry: CachedFixture) -> None:
         await cache.put(replace(entry, content="polled"))
 
     syncs = [
@@ -246,7 +246,7 @@ async def test_a_batch_and_concurrent_writers_lose_no_enrichment(
         for number in range(3)
     ]
     await asyncio.gather(
-        *syncs, *(tell(entry) for entry in entries), *(enrich(entry) for entry in entries)
+        *syncs, *(put(entry) for entry in entries), *(enrich(entry) for entry in entries)
     )
     for entry in entries:
         found = (

@@ -127,11 +127,11 @@ async def test_an_activity_is_restarted_only_after_given_reasons(
     made = factories.activity(factories.number())
     await activities.create(made)
     await activities.end(made, EndReason.USER_UNFOLLOW, MOMENT)
-    anew = replace(made, created_at=MOMENT + 5, updated_at=MOMENT + 5)
-    assert not await activities.create(anew)
-    assert not await activities.create(anew, (EndReason.TOKEN_INVALID,))
-    assert await activities.create(anew, (EndReason.TOKEN_INVALID, EndReason.USER_UNFOLLOW))
-    assert await found(activities, made) == anew
+    replacement = replace(made, created_at=MOMENT + 5, updated_at=MOMENT + 5)
+    assert not await activities.create(replacement)
+    assert not await activities.create(replacement, (EndReason.TOKEN_INVALID,))
+    assert await activities.create(replacement, (EndReason.TOKEN_INVALID, EndReason.USER_UNFOLLOW))
+    assert await found(activities, made) == replacement
     expired = made.expires_at * 1000
     assert await activities.get(made.match_id, made.user_id, made.device_id, expired) is None
     assert await activities.create(

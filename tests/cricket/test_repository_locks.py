@@ -104,7 +104,7 @@ async def test_work_under_a_lock_never_overlaps(locks: LockRepository, clock: Ma
 
 
 async def test_work_stops_when_its_lock_is_lost(locks: LockRepository, clock: ManualClock) -> None:
-    """An instance that was paused for too long does not run beside its successor."""
+    """An instance that was paused for too long does not run concurrently with its successor."""
     name = factories.name("match")
     started, finished = asyncio.Event(), asyncio.Event()
 

@@ -119,7 +119,7 @@ async def test_an_expired_device_is_not_returned(devices: UserDeviceRepository) 
 async def test_an_expired_device_does_not_hide_another(
     devices: UserDeviceRepository,
 ) -> None:
-    """The first valid device is found, whatever its position."""
+    """The first valid device is found at any position."""
     user = factories.name("user")
     for token in ("a", "b", "c"):
         expires_at = NOW + (100 if token == "c" else 10)

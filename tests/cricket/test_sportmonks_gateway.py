@@ -155,8 +155,8 @@ async def test_the_hourly_quota_is_respected() -> None:
 async def test_a_rejected_token_is_not_retried(status: int) -> None:
     async with open_sportmonks(bundled_match()) as scores:
         scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, status=status, times=None))
-        troubles = [await expect_error(scores) for _ in range(8)]
-        assert {trouble.code for trouble in troubles} == {"sportmonks_refused"}
+        errors = [await expect_error(scores) for _ in range(8)]
+        assert {error.code for error in errors} == {"sportmonks_refused"}
         assert scores.polls == 8
         assert scores.client.breaker.state is BreakerState.CLOSED
 
@@ -169,23 +169,23 @@ async def test_without_a_token_nothing_is_sent() -> None:
 
 
 async def test_the_token_is_in_no_log_line_and_no_error(log: io.StringIO) -> None:
-    """Whatever fails, and however it is logged."""
+    """For every failure and every way to log it."""
     async with open_sportmonks(bundled_match()) as scores:
-        troubles: list[TallyError] = []
+        errors: list[TallyError] = []
         for fault in (
             InjectedFault(path="/", status=403),
             InjectedFault(path="/", drop="before", times=3),
             InjectedFault(path="/", status=200, body="x", times=3),
         ):
             scores.sportmonks.faults.add(fault)
-            troubles.append(await expect_error(scores))
+            errors.append(await expect_error(scores))
         wrong = Secret("another-token-that-nobody-may-see")
         async with open_sportmonks(bundled_match(), token=wrong) as others:
             with pytest.raises(Unavailable) as caught:
                 await others.gateway.live()
-            troubles.append(caught.value)
-        for trouble in troubles:
-            logs.logger().error("Poll failed", action="poll", error=trouble, exc_info=trouble)
+            errors.append(caught.value)
+        for error in errors:
+            logs.logger().error("Poll failed", action="poll", error=error, exc_info=error)
     written = log.getvalue()
     assert written.count("Poll failed") == 4
     assert API_TOKEN not in written

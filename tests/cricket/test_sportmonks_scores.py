@@ -14,7 +14,7 @@ from tally.cricket.sportmonks.score_names import DeliveryScore, parse_score
 
 
 @pytest.mark.parametrize(
-    ("name", "figures", "reading"),
+    ("name", "fields", "reading"),
     [
         ("No Run", {}, DeliveryScore()),
         ("1 Run", {"runs": 1}, DeliveryScore(runs_bat=1)),
@@ -90,12 +90,12 @@ from tally.cricket.sportmonks.score_names import DeliveryScore, parse_score
         ("Not Out", {}, DeliveryScore()),
     ],
 )
-def test_score_names_are_parsed(name: str, figures: dict[str, Any], reading: DeliveryScore) -> None:
-    assert parse_score(SportMonksScore(name, **figures)) == reading
+def test_score_names_are_parsed(name: str, fields: dict[str, Any], reading: DeliveryScore) -> None:
+    assert parse_score(SportMonksScore(name, **fields)) == reading
 
 
 @pytest.mark.parametrize(
-    ("figures", "reading"),
+    ("fields", "reading"),
     [
         ({"runs": 2, "ball": True}, DeliveryScore(runs_bat=2)),
         ({"runs": 4, "four": True, "ball": True}, DeliveryScore(runs_bat=4, is_four=True)),
@@ -106,9 +106,9 @@ def test_score_names_are_parsed(name: str, figures: dict[str, Any], reading: Del
     ],
 )
 def test_numeric_fields_replace_an_unknown_name(
-    figures: dict[str, Any], reading: DeliveryScore
+    fields: dict[str, Any], reading: DeliveryScore
 ) -> None:
-    assert parse_score(SportMonksScore("A new thing", **figures)) == reading
+    assert parse_score(SportMonksScore("A new thing", **fields)) == reading
 
 
 @given(st.text(max_size=30), st.integers(-5, 9), st.booleans())

@@ -1,6 +1,6 @@
 """Ingestion servers that fail on demand, on a real engine.
 
-An `UnreliableServer` runs the ingestion with caches of its own. A test schedules one outcome per
+An `UnreliableServer` runs the ingestion with its own caches. A test schedules one outcome per
 transaction:
 
 | outcome | the transaction |
@@ -132,14 +132,15 @@ class UnreliableServer:
             for transaction, outcome in zip(transactions, outcomes, strict=True)
             if outcome in COMMITTED
         ]
-        results = iter(await self._engine.transact_each(committed) if committed else [])
+        committed_results = iter(await self._engine.transact_each(committed) if committed else [])
         if {"dies before", "dies after"} & set(outcomes):
             self._crashed.set()
             await asyncio.Event().wait()  # until the request is cancelled
-        answers = [
-            next(results) if outcome in COMMITTED else ERRORS[outcome]() for outcome in outcomes
+        results = [
+            next(committed_results) if outcome in COMMITTED else ERRORS[outcome]()
+            for outcome in outcomes
         ]
         return [
-            ERRORS["lost"]() if outcome == "lost" else answer
-            for outcome, answer in zip(outcomes, answers, strict=True)
+            ERRORS["lost"]() if outcome == "lost" else result
+            for outcome, result in zip(outcomes, results, strict=True)
         ]

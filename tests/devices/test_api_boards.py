@@ -11,9 +11,9 @@ from tests.devices.harness import DAY_MS, FIRST_MS, Board, DevicesServer, Json, 
 
 async def post_data(server: DevicesServer, key: str, content: Json) -> Json:
     """Post data as a board; return the receipt."""
-    answer = await server.post("/data", content, key=key)
-    assert answer.status == 200, answer
-    receipt: Json = answer.json
+    response = await server.post("/data", content, key=key)
+    assert response.status == 200, response
+    receipt: Json = response.json
     assert set(receipt) == {"acknowledged_batch_ids", "duplicate_batch_ids", "rejected"}
     return receipt
 
@@ -42,11 +42,14 @@ async def test_a_board_keeps_its_confirmation_id(server: DevicesServer, key: str
 async def test_of_concurrent_registrations_one_is_new(server: DevicesServer, key: str) -> None:
     """All get the same confirmation id."""
     board = Board()
-    answers = await gather(
+    responses = await gather(
         *(server.post("/register", board.registration(), key=key) for _ in range(8))
     )
-    assert sorted(answer.json["status"] for answer in answers) == ["registered"] + ["updated"] * 7
-    assert len({answer.json["confirmation_id"] for answer in answers}) == 1
+    assert (
+        sorted(response.json["status"] for response in responses)
+        == ["registered"] + ["updated"] * 7
+    )
+    assert len({response.json["confirmation_id"] for response in responses}) == 1
 
 
 async def test_readings_are_acknowledged_once_and_then_duplicates(
@@ -178,7 +181,7 @@ async def test_a_request_with_only_invalid_readings_stores_nothing(
 async def test_a_repeated_batch_id_is_reported_once(
     server: DevicesServer, key: str, order: tuple[int, ...]
 ) -> None:
-    """One valid copy is acknowledged, whatever the other copies are."""
+    """One valid copy is acknowledged, even if the other copies are invalid."""
     board = Board()
     good = board.reading(0)
     copies = [good, good | {"timestamp_ms": 1}, {"batch_id": good["batch_id"]}]
@@ -244,8 +247,8 @@ async def test_gzip_bodies_are_decompressed(server: DevicesServer, key: str) -> 
     )
     assert registered.status == 200
     body = gzip.compress(msgspec.json.encode(board.data(*board.readings(100))))
-    answer = await server.send("POST", "/data", body, headers)
-    assert len(answer.json["acknowledged_batch_ids"]) == 100
+    response = await server.send("POST", "/data", body, headers)
+    assert len(response.json["acknowledged_batch_ids"]) == 100
 
 
 async def test_concurrent_requests_with_the_same_readings_store_them_once(
@@ -279,5 +282,5 @@ async def test_boot_ids_are_case_insensitive(server: DevicesServer, key: str) ->
 
 
 async def test_health_requires_no_credentials(server: DevicesServer) -> None:
-    answer = await server.send("GET", "/health")
-    assert (answer.status, answer.json) == (200, {"status": "ok"})
+    response = await server.send("GET", "/health")
+    assert (response.status, response.json) == (200, {"status": "ok"})

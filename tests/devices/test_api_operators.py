@@ -45,9 +45,9 @@ async def test_the_control_plane_requires_the_operator_token(
         "Authorization",
     )
     for header in ("Bearer", "Bearer ", f"Basic {ADMIN}", ADMIN):
-        answer = await server.send(method, path, None, {"Authorization": header})
-        assert_error(answer, 401, "MISSING_TOKEN")
-        assert answer.headers["www-authenticate"] == "Bearer"
+        response = await server.send(method, path, None, {"Authorization": header})
+        assert_error(response, 401, "MISSING_TOKEN")
+        assert response.headers["www-authenticate"] == "Bearer"
     for token in ("x", ADMIN[:-1], ADMIN + "x", ADMIN.upper()):
         assert_error(await server.operator_request(path, method, token=token), 401, "INVALID_TOKEN")
 
@@ -86,12 +86,12 @@ async def test_an_api_key_is_not_an_operator_token(server: DevicesServer, key: s
 
 
 async def test_only_the_creation_returns_the_key(server: DevicesServer) -> None:
-    answer = await server.operator_request(
+    response = await server.operator_request(
         "/api-keys", "POST", {"description": "greenhouse cluster"}
     )
-    assert answer.status == 201
-    assert answer.headers["cache-control"] == "no-store"
-    made = answer.json
+    assert response.status == 201
+    assert response.headers["cache-control"] == "no-store"
+    made = response.json
     assert re.fullmatch("[0-9a-f]{64}", made["api_key"])
     assert uuid.UUID(made["key_id"]).version == 4
     assert made["description"] == "greenhouse cluster"
@@ -267,10 +267,10 @@ async def test_another_server_uses_a_new_name_within_a_minute(store_target: Stor
 async def test_an_invalid_name_is_rejected(server: DevicesServer, key: str, name: object) -> None:
     board = Board()
     await server.post("/register", board.registration(), key=key)
-    answer = await server.operator_request(
+    response = await server.operator_request(
         f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name}
     )
-    assert_error(answer, 400, "INVALID_FORMAT", "friendly_name")
+    assert_error(response, 400, "INVALID_FORMAT", "friendly_name")
     assert_error(
         await server.operator_request(f"/devices/{board.hardware_id}", "PATCH", {}),
         400,

@@ -195,10 +195,10 @@ async def test_invalid_capabilities_are_rejected(
     server: DevicesServer, key: str, name: str
 ) -> None:
     capabilities, field = INVALID_CAPABILITIES[name]
-    answer = await server.post(
+    response = await server.post(
         "/register", Board().registration(capabilities=capabilities), key=key
     )
-    assert_error(answer, 400, "INVALID_FORMAT", field)
+    assert_error(response, 400, "INVALID_FORMAT", field)
 
 
 async def test_a_registration_requires_capabilities(server: DevicesServer, key: str) -> None:

@@ -2,7 +2,7 @@
 
 Hypothesis generates boards, requests, their order and repetition, the server of each request,
 concurrency, and the outcome of every transaction (see `fakes.py`). In the end every board sends all
-its readings once more to a reliable server.
+its readings again to a reliable server.
 """
 
 import asyncio

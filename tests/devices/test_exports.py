@@ -45,9 +45,9 @@ async def board(server: DevicesServer) -> Board:
 
 
 async def export(server: DevicesServer, board: Board, query: str) -> bytes:
-    answer = await server.operator_request(f"/devices/{board.hardware_id}/export?{query}")
-    assert answer.status == 200
-    return answer.body
+    response = await server.operator_request(f"/devices/{board.hardware_id}/export?{query}")
+    assert response.status == 200
+    return response.body
 
 
 async def test_ndjson_equals_the_api(server: DevicesServer, board: Board) -> None:
@@ -109,11 +109,11 @@ async def test_response_headers_describe_the_file(
     """Also for HEAD, which reads nothing."""
     path = f"/devices/{board.hardware_id}/export?format={file_format}&to={FIRST_MS}"
     for method in ("GET", "HEAD"):
-        answer = await server.send(method, path, None, {"Authorization": f"Bearer {ADMIN}"})
-        assert answer.headers["content-type"] == FORMATS[file_format].media_type
+        response = await server.send(method, path, None, {"Authorization": f"Bearer {ADMIN}"})
+        assert response.headers["content-type"] == FORMATS[file_format].media_type
         name = f"readings-{board.hardware_id.replace(':', '')}.{file_format}"
-        assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
-        assert bool(answer.body) == (method == "GET")
+        assert response.headers["content-disposition"] == f'attachment; filename="{name}"'
+        assert bool(response.body) == (method == "GET")
 
 
 @pytest.mark.parametrize("file_format", FORMATS)

@@ -102,10 +102,10 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     ]
     responded = set()
     for method, route, path, content in requests:
-        answer = await server.send(
+        response = await server.send(
             method, path, None if content is None else msgspec.json.encode(content), headers
         )
-        assert answer.status in (200, 201, 204), answer
+        assert response.status in (200, 201, 204), response
         responded.add((method, route))
     stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200

@@ -69,10 +69,10 @@ async def test_a_body_of_a_mebibyte_is_accepted(
 ) -> None:
     board = Board()
     body = msgspec.json.encode(board.data(board.reading()))
-    answer = await embedded.send(
+    response = await embedded.send(
         "POST", "/data", body + b" " * (MIB - len(body)), credentials | JSON
     )
-    assert answer.status == 200
+    assert response.status == 200
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -97,10 +97,10 @@ async def test_an_unsupported_encoding_is_rejected(
     embedded: DevicesServer, credentials: dict[str, str], method: str, path: str
 ) -> None:
     for encoding in ("br", "deflate", "gzip, gzip", *(() if path in TAKES_GZIP else ("gzip",))):
-        answer = await embedded.send(
+        response = await embedded.send(
             method, path, gzip.compress(b"{}"), credentials | JSON | {"Content-Encoding": encoding}
         )
-        assert_error(answer, 415, "UNSUPPORTED_MEDIA", "encoding")
+        assert_error(response, 415, "UNSUPPORTED_MEDIA", "encoding")
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -126,10 +126,10 @@ INVALID_GZIP = {
 async def test_invalid_gzip_is_rejected(
     embedded: DevicesServer, credentials: dict[str, str], name: str
 ) -> None:
-    answer = await embedded.send(
+    response = await embedded.send(
         "POST", "/data", INVALID_GZIP[name], credentials | JSON | {"Content-Encoding": "gzip"}
     )
-    assert_error(answer, 400, "INVALID_FORMAT")
+    assert_error(response, 400, "INVALID_FORMAT")
 
 
 async def test_a_key_over_its_rate_limit_gets_a_retry_after(
@@ -142,9 +142,9 @@ async def test_a_key_over_its_rate_limit_gets_a_retry_after(
         for _ in range(4):
             assert (await server.post("/data", board.data("?"), key=busy_key)).status == 200
         for path, content in (("/data", board.data("?")), ("/register", board.registration())):
-            answer = await server.post(path, content, key=busy_key)
-            assert_error(answer, 429, "RATE_LIMITED")
-            assert answer.headers["retry-after"] == "1"
+            response = await server.post(path, content, key=busy_key)
+            assert_error(response, 429, "RATE_LIMITED")
+            assert response.headers["retry-after"] == "1"
         assert (await server.post("/data", board.data("?"), key=other_key)).status == 200
         await server.clock.advance(1)
         for _ in range(2):
@@ -166,11 +166,11 @@ async def test_any_origin_may_call_the_api_by_default(server: DevicesServer, key
         assert method in preflight.headers["access-control-allow-methods"]
         allowed = preflight.headers["access-control-allow-headers"].lower()
         assert {"authorization", "content-type", "x-api-key"} <= set(allowed.split(", "))
-    answer = await server.send("GET", "/devices", None, {"Origin": "https://console.example"})
-    assert_error(answer, 401, "MISSING_TOKEN")
-    assert answer.headers["access-control-allow-origin"] == "*"
+    response = await server.send("GET", "/devices", None, {"Origin": "https://console.example"})
+    assert_error(response, 401, "MISSING_TOKEN")
+    assert response.headers["access-control-allow-origin"] == "*"
     assert {"x-request-id", "retry-after"} <= set(
-        answer.headers["access-control-expose-headers"].lower().split(", ")
+        response.headers["access-control-expose-headers"].lower().split(", ")
     )
 
 
@@ -199,13 +199,13 @@ async def test_an_unavailable_store_returns_503_with_retry_after(tmp_path: Path)
         board, key = Board(), await server.new_key()
         await server.store_readings(board, [board.reading(0)], key)
         shutil.move(folder, tmp_path / "moved")
-        for answer in (
+        for response in (
             await server.post("/data", board.data(board.reading(1)), key=key),
             await server.post("/register", board.registration(), key=key),
             await server.operator_request("/api-keys", "POST", {}),
         ):
-            assert_error(answer, 503, "UNAVAILABLE", "store")
-            assert answer.headers["retry-after"] == "1"
+            assert_error(response, 503, "UNAVAILABLE", "store")
+            assert response.headers["retry-after"] == "1"
         shutil.move(tmp_path / "moved", folder)
         await server.store_readings(board, [board.reading(1)], key)
         assert len(await server.readings(board)) == 2
@@ -223,9 +223,9 @@ async def test_a_lost_connection_to_the_service_returns_503(
         )
         async with open_server(settings) as server:
             service.replies.append(closed)
-            answer = await server.operator_request("/api-keys", "POST", {})
-            assert_error(answer, 503, "UNAVAILABLE")
-            assert answer.headers["retry-after"] == "1"
+            response = await server.operator_request("/api-keys", "POST", {})
+            assert_error(response, 503, "UNAVAILABLE")
+            assert response.headers["retry-after"] == "1"
             assert [sent.operation for sent in service.sent] == ["PutItem"], (
                 "not retried: it may have been applied"
             )

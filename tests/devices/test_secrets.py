@@ -58,8 +58,8 @@ async def test_a_raw_key_is_not_persisted_or_logged(tmp_path: Path) -> None:
 async def test_log_lines_contain_the_request_id(tmp_path: Path, log: io.StringIO) -> None:
     """And the route."""
     async with open_server(make_settings(data_dir=tmp_path, access_log=True)) as server:
-        answer = await server.send("GET", "/devices", None, {"X-Request-Id": "board-7"})
-        assert answer.headers["x-request-id"] == "board-7"
+        response = await server.send("GET", "/devices", None, {"X-Request-Id": "board-7"})
+        assert response.headers["x-request-id"] == "board-7"
     lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
     [line] = [line for line in lines if line["requestId"] == "board-7"]
     assert (line["data"]["status"], line["data"]["route"]) == (401, "/devices/devices")

@@ -1,1 +1,1 @@
-"""End-to-end tests: the whole program beside simulated services on real sockets."""
+"""End-to-end tests: the whole program with simulated services on real sockets."""

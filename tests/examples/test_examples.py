@@ -30,7 +30,7 @@ class Demo:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     directory = tmp_path_factory.mktemp("demo")
-    # Nobody reads its log, so it must stay short.
+    # Its log is not read, so it must stay short.
     settings = {"TALLY_BACKENDS": "cricket,devices,scoreboard", "TALLY_LOG_LEVEL": "error"}
     with started(directory, "up", "--port", "0", **settings) as program:
         assert program.stdout is not None

@@ -175,7 +175,7 @@ def open_as_nobody(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as own:
         asyncio.run(
             _open_and_write(Path(own))
-        )  # loads every module, which that somebody may not be allowed to read
+        )  # loads every module, which the other user may not be allowed to read
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)

@@ -383,7 +383,7 @@ async def test_unknown_key_ids_do_not_cause_repeated_fetches(
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         (500, b""),
         (404, b"{}"),
@@ -398,11 +398,11 @@ async def test_keys_stay_cached_while_the_issuer_fails(
     issuer: Issuer,
     clock: ManualClock,
     log_lines: LogLines,
-    answer: tuple[int, bytes],
+    response: tuple[int, bytes],
 ) -> None:
     token = issuer.sign(make_claims(clock, exp=clock.seconds() + 100_000))
     await verifier.verify(token)
-    issuer.status, issuer.body = answer
+    issuer.status, issuer.body = response
     await clock.advance(3601)
     assert await verifier.verify(token)
     assert await verifier.verify(token)

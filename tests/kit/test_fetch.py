@@ -18,7 +18,7 @@ class Thing(msgspec.Struct):
 
 
 async def test_a_response_has_status_headers_and_body(client: Client) -> None:
-    """Header names are in lower case, whatever the status."""
+    """Header names are in lower case for every status."""
 
     async def handler(_: Request) -> Response:
         return Response('{"name": "x"}', 404, {"X-RateLimit-Limit": "100,1000"})

@@ -211,7 +211,7 @@ async def test_an_unexpected_error_is_a_500_without_details(
 
 
 async def test_a_domain_error_without_a_status_is_unexpected(client: Client) -> None:
-    async with serve_handler(raising(errors.TallyError("Nobody said what this is"))) as url:
+    async with serve_handler(raising(errors.TallyError("An error without a category"))) as url:
         assert (await read_body_json(client, url, 500))["error"]["code"] == "internal_error"
 
 

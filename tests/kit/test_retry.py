@@ -55,7 +55,7 @@ async def test_an_immediate_success_does_not_sleep() -> None:
 
 
 async def test_the_last_error_is_raised_unchanged() -> None:
-    errors = [Unavailable(f"Away {number}") for number in range(5)]
+    errors = [Unavailable(f"Unavailable {number}") for number in range(5)]
     operation = FailingOperation(*errors)
     with pytest.raises(Unavailable) as caught:
         await RetryPolicy(attempts=3).call(operation, InstantClock())
@@ -138,7 +138,7 @@ policies = st.builds(
 async def test_the_policy_limits_hold(
     policy: RetryPolicy, retry_afters: list[float | None], seed: int
 ) -> None:
-    """Attempts, deadline and delays stay within the policy, whatever the failures."""
+    """Attempts, deadline and delays stay within the policy for any failures."""
     clock = InstantClock()
     operation = FailingOperation(*(Unavailable("Down", retry_after=wait) for wait in retry_afters))
     succeeded = False

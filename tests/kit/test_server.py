@@ -124,9 +124,9 @@ async def test_head_and_body_arrive_together() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         for connection in ("keep-alive", "close"):
             writer.write(f"GET / HTTP/1.1\r\nHost: x\r\nConnection: {connection}\r\n\r\n".encode())
-            answer = await reader.read(65_536)
-            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert answer.endswith(b"\r\n\r\nsmall")
+            response = await reader.read(65_536)
+            assert response.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert response.endswith(b"\r\n\r\nsmall")
         assert await reader.read() == b""
         writer.close()
 

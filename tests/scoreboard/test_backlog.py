@@ -17,7 +17,7 @@ def score(user_id: str, points: int) -> Score:
 
 
 def test_only_the_highest_score_of_each_player_is_queued() -> None:
-    """In whatever order the scores arrive."""
+    """In any order of arrival."""
     backlog = Backlog()
     for points in (10, 30, 20):
         backlog.add_score(score("ana", points))

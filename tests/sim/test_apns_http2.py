@@ -50,7 +50,7 @@ class Peer:
         await self.writer.drain()
 
     async def until(self, kind: type[Event], count: int = 1) -> list[Event]:
-        """All events of the kind, once there are so many."""
+        """Wait for this number of events of the kind, and return them."""
         while len(found := [event for event in self.seen if isinstance(event, kind)]) < count:
             received = await self.reader.read(65_536)
             if not received:
@@ -124,11 +124,11 @@ async def test_h2_client_can_push(apns: ApnsSimulator) -> None:
             peer.h2.send_data(stream, PAYLOAD[:10], pad_length=7 if number % 3 else None)
             peer.h2.send_data(stream, PAYLOAD[10:], end_stream=True)
         await peer.flush()
-        answers = await peer.until(ResponseReceived, 50)
+        responses = await peer.until(ResponseReceived, 50)
         assert {
-            dict(answer.headers)[b":status"]
-            for answer in answers
-            if isinstance(answer, ResponseReceived)
+            dict(response.headers)[b":status"]
+            for response in responses
+            if isinstance(response, ResponseReceived)
         } == {b"200"}
         assert all(apns.log.payloads(token) == [PAYLOAD] for token in tokens)
 
@@ -168,9 +168,9 @@ async def test_oversized_body_is_truncated_and_rejected(apns: ApnsSimulator) -> 
             peer.h2.send_data(stream, b"x" * 10_000)
         peer.h2.end_stream(stream)
         await peer.flush()
-        [answer] = await peer.until(ResponseReceived)
-        assert isinstance(answer, ResponseReceived)
-        assert dict(answer.headers)[b":status"] == b"413"
+        [response] = await peer.until(ResponseReceived)
+        assert isinstance(response, ResponseReceived)
+        assert dict(response.headers)[b":status"] == b"413"
 
 
 async def test_reset_stream_is_removed(apns: ApnsSimulator) -> None:
@@ -182,10 +182,10 @@ async def test_reset_stream_is_removed(apns: ApnsSimulator) -> None:
         peer.h2.send_headers(again, cached_headers(apns, issue_token(apns)))
         peer.h2.send_data(again, PAYLOAD, end_stream=True)
         await peer.flush()
-        answers = await peer.until(ResponseReceived)
-        assert [answer.stream_id for answer in answers if isinstance(answer, ResponseReceived)] == [
-            again
-        ]
+        responses = await peer.until(ResponseReceived)
+        assert [
+            response.stream_id for response in responses if isinstance(response, ResponseReceived)
+        ] == [again]
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,10 @@ async def still_serves(apns: ApnsSimulator) -> bool:
         peer.h2.send_headers(stream, cached_headers(apns, issue_token(apns)))
         peer.h2.send_data(stream, PAYLOAD, end_stream=True)
         await peer.flush()
-        [answer] = await peer.until(ResponseReceived)
-        return isinstance(answer, ResponseReceived) and dict(answer.headers)[b":status"] == b"200"
+        [response] = await peer.until(ResponseReceived)
+        return (
+            isinstance(response, ResponseReceived) and dict(response.headers)[b":status"] == b"200"
+        )
 
 
 class RecordingTransport(asyncio.Transport):
@@ -330,10 +332,10 @@ def test_hpack_decodes_encoded_response_headers(status: int) -> None:
     peer.send_headers(1, REQUEST, end_stream=True)
     connection.connection_made(wire)
     connection.data_received(peer.data_to_send())
-    [answer] = [
+    [response] = [
         event for event in peer.receive_data(wire.sent) if isinstance(event, ResponseReceived)
     ]
-    assert dict(answer.headers) == {b":status": b"%d" % status, b"apns-id": b"x" * 36}
+    assert dict(response.headers) == {b":status": b"%d" % status, b"apns-id": b"x" * 36}
     assert encode_headers(status, ())
 
 

@@ -319,7 +319,7 @@ def test_afternoons_are_warmer_than_nights() -> None:
     assert sensors.measure(start + DAY_MS * 3 // 24)[0]["bme280_temp_c"] < 16
 
 
-LIES = (
+WRONG_BODIES = (
     "",
     "<html>",
     "{}",
@@ -340,7 +340,10 @@ WEATHER = st.one_of(
         body=st.just("{}"),
     ),
     st.builds(
-        InjectedFault, path=st.just("/devices/"), status=st.just(200), body=st.sampled_from(LIES)
+        InjectedFault,
+        path=st.just("/devices/"),
+        status=st.just(200),
+        body=st.sampled_from(WRONG_BODIES),
     ),
 )
 STEPS = st.one_of(

@@ -276,10 +276,10 @@ async def test_code_is_valid_once(issuer: OidcSimulator, browser: Browser, http:
 async def test_code_is_bound_to_its_client(
     issuer: OidcSimulator, browser: Browser, http: Client, sent: dict[str, str], error: str
 ) -> None:
-    status, answer = await exchange(
+    status, response = await exchange(
         issuer, http, **({"code": await log_in_for_code(issuer, browser)} | sent)
     )
-    assert (status, answer["error"]) == (400, error)
+    assert (status, response["error"]) == (400, error)
 
 
 async def test_code_expires_after_five_minutes(
@@ -478,8 +478,8 @@ async def test_delete_user_with_access_token(
 
     assert (await delete())[0] == 200
     assert issuer.users.find("Eve Ng") is None
-    status, answer = await delete()
-    assert (status, answer["__type"]) == (400, "NotAuthorizedException")
+    status, response = await delete()
+    assert (status, response["__type"]) == (400, "NotAuthorizedException")
     renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     assert (await exchange(issuer, http, **renewing))[0] == 400
 
@@ -487,14 +487,14 @@ async def test_delete_user_with_access_token(
 async def test_admin_delete_user(issuer: OidcSimulator, http: Client) -> None:
     eve = issuer.users.find_or_add("Eve Ng")
     target_header = "AWSCognitoIdentityProviderService.AdminDeleteUser"
-    answers = []
+    responses = []
     for pool in ("other_pool", issuer.pool_id, issuer.pool_id):
         asking = http.post(f"{issuer.url}/").header("x-amz-target", target_header)
         body = {"UserPoolId": pool, "Username": eve.sub}
-        answers.append(
+        responses.append(
             (await status_and_json(await asking.body_json(body).build().send()))[1].get("__type")
         )
-    assert answers == ["ResourceNotFoundException", None, "UserNotFoundException"]
+    assert responses == ["ResourceNotFoundException", None, "UserNotFoundException"]
 
 
 async def test_control_api_covers_every_function(
@@ -529,8 +529,8 @@ async def test_control_api_covers_every_function(
 async def test_control_api_rejects_unknown_fields(
     issuer: OidcSimulator, http: Client, body: Any
 ) -> None:
-    status, answer = await control(http, f"{issuer.url}/_sim/flaws", body)
-    assert (status, answer["error"]["code"]) == (400, "invalid")
+    status, response = await control(http, f"{issuer.url}/_sim/flaws", body)
+    assert (status, response["error"]["code"]) == (400, "invalid")
 
 
 @pytest.mark.parametrize(
@@ -540,7 +540,7 @@ async def test_malformed_authorization_header_is_an_invalid_client(
     issuer: OidcSimulator, http: Client, header: str
 ) -> None:
     asking = http.post(f"{issuer.url}/oauth2/token").header("authorization", header)
-    status, answer = await status_and_json(
+    status, response = await status_and_json(
         await asking.form({"grant_type": "refresh_token"}).build().send()
     )
-    assert (status, answer["error"]) == (400, "invalid_client")
+    assert (status, response["error"]) == (400, "invalid_client")

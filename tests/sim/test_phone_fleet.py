@@ -212,6 +212,6 @@ def test_command_rejects_an_invalid_url() -> None:
 
 
 def test_phones_use_the_token_issuer_of_tally_up_by_default() -> None:
-    """`tally up` serves the Cognito simulator on this port; SportMonks is beside it."""
+    """`tally up` serves the Cognito simulator on this port, and SportMonks on another."""
     result = CliRunner().invoke(sim, ["phones", "--help"], env={"COLUMNS": "200"})
     assert f"http://127.0.0.1:{COGNITO_PORT}" in result.output

@@ -129,7 +129,7 @@ async def test_rotated_token_is_registered_and_the_old_one_retired(
 async def test_newest_of_rotating_tokens_is_registered_last(
     harness: PhoneHarness,
 ) -> None:
-    """Whatever the network does, the server ends up with the newest token."""
+    """The server gets the newest token despite network failures."""
     phone = harness.phone()
     await phone.launch()
     harness.cricket_api.faults.add(InjectedFault(path="/cricket/matches/7/activity-token", delay=5))

@@ -167,7 +167,7 @@ async def test_leagues_teams_seasons_and_squads_derive_from_matches() -> None:
 
 async def test_missing_and_wrong_tokens_are_rejected() -> None:
     async with run_site() as site:
-        answers = []
+        responses = []
         for query in ({}, {"api_token": "wrong"}):
             response = (
                 await site.client.get(f"{site.sportmonks.api}/livescores")
@@ -175,8 +175,8 @@ async def test_missing_and_wrong_tokens_are_rejected() -> None:
                 .build()
                 .send()
             )
-            answers.append((response.status, (await response.json())["status"]))
-        assert answers == [(401, "error"), (403, "error")]
+            responses.append((response.status, (await response.json())["status"]))
+        assert responses == [(401, "error"), (403, "error")]
         response = (
             await site.client.get(f"{site.sportmonks.api}/fixtures/5")
             .query({"api_token": API_TOKEN})

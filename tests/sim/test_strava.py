@@ -25,7 +25,7 @@ from tests.sim.webhook_receiver import VERIFY_TOKEN, WebhookReceiver
 
 CALLBACK = "http://127.0.0.1:9/strava/callback"
 APPLICATION = {"client_id": "54321", "client_secret": "made-up-strava-secret"}
-ASKED = {
+AUTHORIZE_PARAMETERS = {
     "client_id": "54321",
     "redirect_uri": CALLBACK,
     "response_type": "code",
@@ -103,8 +103,8 @@ async def control(
     return await http.request(method, f"{strava.url}/_sim/{path}").body_json(body).build().send()
 
 
-def error_fields(answer: Any) -> tuple[str, str, str]:
-    (error,) = answer["errors"]
+def error_fields(body: Any) -> tuple[str, str, str]:
+    (error,) = body["errors"]
     return error["resource"], error["field"], error["code"]
 
 
@@ -116,12 +116,15 @@ async def test_athlete_authorizes_through_the_page(
 ) -> None:
     """The redirect has the state, a code and the granted scopes."""
     browser = Browser(http)
-    page = await (await browser.get(with_query(f"{strava.url}/oauth/authorize", ASKED))).text()
+    page = await (
+        await browser.get(with_query(f"{strava.url}/oauth/authorize", AUTHORIZE_PARAMETERS))
+    ).text()
     assert "Ana Silva" in page
     assert 'name="grant:activity:read_all" checked>' in page
     ticked = {"athlete": str(ana.id), "grant:activity:read_all": "on"}
     back = redirect_url(
-        strava.url, await browser.submit(f"{strava.url}/oauth/authorize", ASKED | ticked)
+        strava.url,
+        await browser.submit(f"{strava.url}/oauth/authorize", AUTHORIZE_PARAMETERS | ticked),
     )
     assert back.startswith(CALLBACK)
     assert (query_parameters(back)["state"], query_parameters(back)["scope"]) == (
@@ -138,13 +141,13 @@ async def test_athlete_may_grant_fewer_scopes(
     strava: StravaSimulator, http: Client, ana: StravaAthlete
 ) -> None:
     response = await Browser(http).submit(
-        f"{strava.url}/oauth/authorize", ASKED | {"athlete": str(ana.id)}
+        f"{strava.url}/oauth/authorize", AUTHORIZE_PARAMETERS | {"athlete": str(ana.id)}
     )
     assert query_parameters(redirect_url(strava.url, response))["scope"] == "read"
 
 
 async def test_athlete_may_deny(strava: StravaSimulator, http: Client, ana: StravaAthlete) -> None:
-    sent = ASKED | {"athlete": str(ana.id), "deny": "yes"}
+    sent = AUTHORIZE_PARAMETERS | {"athlete": str(ana.id), "deny": "yes"}
     back = query_parameters(
         redirect_url(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
     )
@@ -154,7 +157,7 @@ async def test_athlete_may_deny(strava: StravaSimulator, http: Client, ana: Stra
 async def test_new_athlete_can_be_created_on_the_page(
     strava: StravaSimulator, http: Client
 ) -> None:
-    sent = ASKED | {"name": "Eve Ng"}
+    sent = AUTHORIZE_PARAMETERS | {"name": "Eve Ng"}
     back = query_parameters(
         redirect_url(strava.url, await Browser(http).submit(f"{strava.url}/oauth/authorize", sent))
     )
@@ -167,14 +170,14 @@ async def test_page_is_shown_again_without_an_athlete(
     strava: StravaSimulator, http: Client, ana: StravaAthlete, chosen: str
 ) -> None:
     response = await Browser(http).submit(
-        f"{strava.url}/oauth/authorize", ASKED | {"athlete": chosen}
+        f"{strava.url}/oauth/authorize", AUTHORIZE_PARAMETERS | {"athlete": chosen}
     )
     assert response.status == 200
     assert "Ana Silva" in await response.text()
 
 
 @pytest.mark.parametrize(
-    ("consent", "answer"),
+    ("consent", "scope"),
     [
         (Consent(100_001), "read,activity:read_all"),
         (Consent(100_001, scope="read"), "read"),
@@ -182,11 +185,17 @@ async def test_page_is_shown_again_without_an_athlete(
     ],
 )
 async def test_consent_can_be_automatic(
-    strava: StravaSimulator, http: Client, ana: StravaAthlete, consent: Consent, answer: str | None
+    strava: StravaSimulator,
+    http: Client,
+    ana: StravaAthlete,
+    consent: Consent,
+    scope: str | None,
 ) -> None:
     strava.auto_approve = consent
-    response = await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED))
-    assert query_parameters(redirect_url(strava.url, response)).get("scope") == answer
+    response = await Browser(http).get(
+        with_query(f"{strava.url}/oauth/authorize", AUTHORIZE_PARAMETERS)
+    )
+    assert query_parameters(redirect_url(strava.url, response)).get("scope") == scope
 
 
 @pytest.mark.parametrize(
@@ -202,10 +211,12 @@ async def test_consent_can_be_automatic(
 async def test_invalid_authorization_request_is_rejected(
     strava: StravaSimulator, http: Client, changed: dict[str, str], field: str
 ) -> None:
-    status, answer = await status_and_json(
-        await Browser(http).get(with_query(f"{strava.url}/oauth/authorize", ASKED | changed))
+    status, body = await status_and_json(
+        await Browser(http).get(
+            with_query(f"{strava.url}/oauth/authorize", AUTHORIZE_PARAMETERS | changed)
+        )
     )
-    assert (status, error_fields(answer)[1:]) == (400, (field, "invalid"))
+    assert (status, error_fields(body)[1:]) == (400, (field, "invalid"))
 
 
 # Tokens
@@ -219,8 +230,8 @@ async def test_code_is_valid_once(
         "code": strava.authorizations.issue_code(ana.id, ALL),
     }
     assert (await token(strava, http, **sent))[0] == 200
-    status, answer = await token(strava, http, **sent)
-    assert (status, error_fields(answer)) == (400, ("AuthorizationCode", "code", "invalid"))
+    status, body = await token(strava, http, **sent)
+    assert (status, error_fields(body)) == (400, ("AuthorizationCode", "code", "invalid"))
 
 
 async def test_client_secret_is_required(
@@ -229,8 +240,8 @@ async def test_client_secret_is_required(
     grant = strava.authorizations.grant(ana.id, ALL)
     sent = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
     assert (await token(strava, http, **sent, client_secret="wrong"))[0] == 401
-    status, answer = await token(strava, http, **sent, client_id="1")
-    assert (status, error_fields(answer)) == (400, ("Application", "client_id", "invalid"))
+    status, body = await token(strava, http, **sent, client_id="1")
+    assert (status, error_fields(body)) == (400, ("Application", "client_id", "invalid"))
 
 
 async def test_early_refresh_returns_the_current_tokens(
@@ -257,8 +268,8 @@ async def test_refresh_rotates_both_tokens(
     _, tokens = await refresh(strava, http, grant.refresh_token)
     assert tokens["refresh_token"] != grant.refresh_token
     assert tokens["expires_at"] == clock.seconds() + 6 * 3600
-    status, answer = await refresh(strava, http, grant.refresh_token)
-    assert (status, error_fields(answer)) == (400, ("RefreshToken", "refresh_token", "invalid"))
+    status, body = await refresh(strava, http, grant.refresh_token)
+    assert (status, error_fields(body)) == (400, ("RefreshToken", "refresh_token", "invalid"))
     assert (await fetch(strava, http, activity.id, grant.access_token)).status == 200
     await clock.advance(3600)
     assert (await fetch(strava, http, activity.id, grant.access_token)).status == 401
@@ -378,8 +389,8 @@ async def test_invalid_token_gets_401(
 ) -> None:
     activity = strava.record(ana.id)
     strava.authorizations.grant(ana.id, ALL)
-    status, answer = await status_and_json(await fetch(strava, http, activity.id, "foreign"))
-    assert (status, error_fields(answer)) == (401, ("Athlete", "access_token", "invalid"))
+    status, body = await status_and_json(await fetch(strava, http, activity.id, "foreign"))
+    assert (status, error_fields(body)) == (401, ("Athlete", "access_token", "invalid"))
 
 
 async def test_activities_require_their_scope(
@@ -387,10 +398,8 @@ async def test_activities_require_their_scope(
 ) -> None:
     activity = strava.record(ana.id)
     grant = strava.authorizations.grant(ana.id, frozenset({"read"}))
-    status, answer = await status_and_json(
-        await fetch(strava, http, activity.id, grant.access_token)
-    )
-    assert (status, error_fields(answer)) == (
+    status, body = await status_and_json(await fetch(strava, http, activity.id, grant.access_token))
+    assert (status, error_fields(body)) == (
         401,
         ("AccessToken", "activity:read_permission", "missing"),
     )
@@ -409,8 +418,8 @@ async def test_inaccessible_activities_get_404(
     strava.delete(deleted.id)
     public = strava.authorizations.grant(ana.id, PUBLIC).access_token
     for activity_id in (private.id, foreign.id, deleted.id, 1):
-        status, answer = await status_and_json(await fetch(strava, http, activity_id, public))
-        assert (status, error_fields(answer)[0]) == (404, "Activity")
+        status, body = await status_and_json(await fetch(strava, http, activity_id, public))
+        assert (status, error_fields(body)[0]) == (404, "Activity")
     everything = strava.authorizations.grant(ana.id, ALL).access_token
     assert (await fetch(strava, http, private.id, everything)).status == 200
 
@@ -489,8 +498,8 @@ async def test_subscription_requires_a_handshake(
     form = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
     status, made = await status_and_json(await http.post(url).form(form).build().send())
     assert (status, made) == (201, {"id": 1})
-    status, answer = await status_and_json(await http.post(url).form(form).build().send())
-    assert (status, error_fields(answer)[2]) == (400, "already exists")
+    status, body = await status_and_json(await http.post(url).form(form).build().send())
+    assert (status, error_fields(body)[2]) == (400, "already exists")
     _, listed = await status_and_json(await http.get(with_query(url, APPLICATION)).build().send())
     assert [(entry["id"], entry["callback_url"]) for entry in listed] == [(1, receiver.url)]
     assert (await http.delete(with_query(f"{url}/2", APPLICATION)).build().send()).status == 404
@@ -507,16 +516,16 @@ async def test_callback_with_wrong_response_is_rejected(
     url = f"{strava.url}/api/v3/push_subscriptions"
     form = APPLICATION | {"callback_url": receiver.url, "verify_token": VERIFY_TOKEN}
     receiver.challenge = {"hub.challenge": "another"}
-    answers = []
+    messages = []
     for changed in (
         {},
         {"verify_token": "wrong"},
         {"callback_url": ""},
         {"callback_url": "http://127.0.0.1:9/"},
     ):
-        _, answer = await status_and_json(await http.post(url).form(form | changed).build().send())
-        answers.append(error_fields(answer)[2])
-    assert answers == [
+        _, body = await status_and_json(await http.post(url).form(form | changed).build().send())
+        messages.append(error_fields(body)[2])
+    assert messages == [
         "not verifiable",
         "GET to callback URL does not return 200",
         "missing",

@@ -257,8 +257,8 @@ def _wait_until_ready(program: subprocess.Popen[bytes], port: int) -> bool:
     while program.poll() is None and time.monotonic() < deadline:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5.0).close()
-        except urllib.error.HTTPError as answer:
-            answer.close()
+        except urllib.error.HTTPError as error:
+            error.close()
             return True
         except OSError:
             time.sleep(0.02)

@@ -41,7 +41,7 @@ ITEM: dict[str, Any] = {
 
 HOLDS: dict[str, Condition] = {
     "equal strings": F("string") == "xyz",
-    "equal numbers whatever their digits": F("number") == Decimal("5.00"),
+    "equal numbers with different digits": F("number") == Decimal("5.00"),
     "two fields with one number": F("number") == F("same"),
     "equal binaries": F("binary") == b"\x01\x02\xff",
     "true is true": F("yes") == True,  # noqa: E712 - builds a condition
@@ -234,7 +234,7 @@ UPDATES: dict[str, tuple[tuple[Action, ...], dict[str, Any]]] = {
         {"strings": ...},
     ),
     "discard from nothing": ((F("gone").discard({"x"}),), {}),
-    "all four at once": (
+    "all four kinds in one update": (
         (
             F("string").set("new"),
             F("number").add(1),
@@ -245,7 +245,7 @@ UPDATES: dict[str, tuple[tuple[Action, ...], dict[str, Any]]] = {
     ),
 }
 
-# Updates that can only be refused once the item is seen, and words of the refusal.
+# Updates that fail only on certain items, and words of the error.
 IMPOSSIBLE: dict[str, tuple[Action, ...]] = {
     "set behind a missing map": (F("gone", "k").set(1),),
     "set behind a missing inner map": (F("map", "gone", "k").set(1),),

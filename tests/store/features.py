@@ -19,10 +19,10 @@ SCRATCH = Table("features-scratch", partition=S("id"), ttl="expiresAt")
 class Features:
     """Each field is true for DynamoDB itself, or 100."""
 
-    failed_item_on_condition: bool  # a failed condition of a single write tells what stood there
+    failed_item_on_condition: bool  # a failed condition of a single write returns the item
     empty_strings: bool  # an attribute that is no key may be an empty string or binary
     transaction_limit: int  # how many writes fit in one transaction
-    token_guard: bool  # a client token that comes back with other writes is refused
+    token_guard: bool  # a client token that is reused with other writes is rejected
     ttl: bool  # the table keeps the name of its TTL attribute
     reasons_for_invalid_updates: (
         bool  # an update that does not fit its item cancels a transaction, with a reason
@@ -31,7 +31,7 @@ class Features:
 
 
 async def features(engine: Engine) -> Features:
-    """Probe the engine with a table of its own."""
+    """Probe the engine with a separate table."""
     await engine.ensure_table(SCRATCH)
     return Features(
         failed_item_on_condition=await _failed_item_on_condition(engine),

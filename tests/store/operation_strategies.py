@@ -313,7 +313,7 @@ class TableStrategies:
             .map(lambda pair: Between(Path((part.name,)), Literal(pair[0]), Literal(pair[1]))),
         ]
         if part.type != "N":
-            # In an index the jar takes "b" and "B" for one when it looks for a prefix.
+            # In an index, the jar ignores case when it searches for a prefix.
             prefixes = [each for each in pool if each not in ("b", "B")]
             tests.append(st.builds(BeginsWith, path, st.sampled_from(prefixes).map(Literal)))
         return st.one_of(*tests)

@@ -70,8 +70,8 @@ class BusyEngine(SqliteEngine):
             taken, rest = (
                 _batch(operation, part) for part in (changes[: self.takes], changes[self.takes :])
             )
-            answer = await super().batch_write(taken)
-            return replace(answer, unprocessed=rest if rest.puts or rest.deletes else None)
+            result = await super().batch_write(taken)
+            return replace(result, unprocessed=rest if rest.puts or rest.deletes else None)
 
 
 @dataclass
@@ -167,7 +167,7 @@ def key(number: int, match_id: str = "m") -> Item:
 
 
 async def while_time_passes(clock: ManualClock, work: Awaitable[Any]) -> Any:
-    """The result of the work, with the clock moved on whenever somebody sleeps."""
+    """Return the result of the work; advance the clock whenever a task sleeps."""
     task = asyncio.ensure_future(work)
     while not task.done():
         sleeping = asyncio.ensure_future(clock.until_sleeping())
@@ -258,11 +258,11 @@ async def test_a_service_without_progress_is_given_up(
 ) -> None:
     """It raises Throttled after the maximum of attempts without progress."""
     engine.takes = 0
-    with pytest.raises(Unavailable, match="The store is unavailable") as answer:
+    with pytest.raises(Unavailable, match="The store is unavailable") as raised:
         await while_time_passes(clock, repository.get_many([key(number) for number in range(3)]))
-    assert isinstance(answer.value.__cause__, Throttled)
+    assert isinstance(raised.value.__cause__, Throttled)
     assert (
-        str(answer.value.__cause__)
+        str(raised.value.__cause__)
         == f"3 items of a batch were not processed in {MAX_STALLED_ATTEMPTS} attempts"
     )
     assert engine.batches == [3] * MAX_STALLED_ATTEMPTS
@@ -280,10 +280,10 @@ async def test_back_off_grows_without_progress_and_resets_after_it() -> None:
             limits.append((a, b))
             return 0.0
 
-    answers = iter([[1, 2, 3, 4]] * 7 + [[1, 2]] + [[1, 2]] + [[]])
+    unprocessed = iter([[1, 2, 3, 4]] * 7 + [[1, 2]] + [[1, 2]] + [[]])
 
     async def send(work: Sequence[int]) -> Sequence[int]:
-        return next(answers)
+        return next(unprocessed)
 
     await send_until_complete([1, 2, 3, 4], send, BatchRetryPolicy(ManualClock(), Longest()))
     assert limits == [

@@ -30,7 +30,7 @@ from tally.store.errors import (
 )
 
 
-def answered(
+def client_error(
     code: str, message: str = "it said so", status: int = 400, **fields: Any
 ) -> ClientError:
     response: Any = {
@@ -61,7 +61,7 @@ def answered(
     ],
 )
 def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bool) -> None:
-    fault = map_error(answered(code), "PutItem on readings")
+    fault = map_error(client_error(code), "PutItem on readings")
 
     assert type(fault.error) is kind
     assert str(fault.error) == "PutItem on readings: it said so"
@@ -78,15 +78,17 @@ def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bo
     ],
 )
 def test_a_failure_in_the_middle_leaves_the_outcome_unknown(code: str, status: int) -> None:
-    fault = map_error(answered(code, status=status), "PutItem")
+    fault = map_error(client_error(code, status=status), "PutItem")
 
     assert type(fault.error) is StoreUnavailable
     assert (fault.retryable, fault.outcome_unknown) == (False, True)
 
 
-def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
+def test_an_unknown_code_is_unavailable_and_named() -> None:
     fault = map_error(
-        answered("ExpiredTokenException", "The security token included in the request is expired"),
+        client_error(
+            "ExpiredTokenException", "The security token included in the request is expired"
+        ),
         "GetItem",
     )
 
@@ -97,7 +99,7 @@ def test_a_code_that_nobody_knows_is_unavailable_and_named() -> None:
 
 def test_a_request_that_is_too_large_to_be_read_is_told_apart() -> None:
     assert (
-        type(map_error(answered("RequestEntityTooLarge", status=413), "BatchWriteItem").error)
+        type(map_error(client_error("RequestEntityTooLarge", status=413), "BatchWriteItem").error)
         is RequestTooLarge
     )
 
@@ -213,7 +215,7 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
 def test_a_validation_error_is_read_by_its_message(
     message: str, kind: type[InvalidRequest]
 ) -> None:
-    fault = map_error(answered("ValidationException", message), "UpdateItem on readings")
+    fault = map_error(client_error("ValidationException", message), "UpdateItem on readings")
 
     assert type(fault.error) is kind
     assert message in str(fault.error)
@@ -222,14 +224,14 @@ def test_a_validation_error_is_read_by_its_message(
 
 def test_a_table_whose_name_is_in_the_table_of_messages_confuses_nobody() -> None:
     fault = map_error(
-        answered("ValidationException", "Something else is wrong"), "PutItem on expression-log"
+        client_error("ValidationException", "Something else is wrong"), "PutItem on expression-log"
     )
 
     assert type(fault.error) is InvalidRequest
 
 
 def test_a_failed_condition_brings_the_item_that_stood_there() -> None:
-    error = answered(
+    error = client_error(
         "ConditionalCheckFailedException", Item={"id": {"S": "one"}, "count": {"N": "3"}}
     )
 
@@ -240,7 +242,7 @@ def test_a_failed_condition_brings_the_item_that_stood_there() -> None:
 
 
 def test_a_failed_condition_without_an_item_has_none() -> None:
-    fault = map_error(answered("ConditionalCheckFailedException"), "PutItem")
+    fault = map_error(client_error("ConditionalCheckFailedException"), "PutItem")
 
     assert isinstance(fault.error, ConditionFailed)
     assert fault.error.item is None
@@ -258,7 +260,8 @@ def test_the_reasons_of_a_cancelled_transaction_line_up_with_its_items() -> None
     ]
 
     fault = map_error(
-        answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems"
+        client_error("TransactionCanceledException", CancellationReasons=reasons),
+        "TransactWriteItems",
     )
 
     assert isinstance(fault.error, TransactionCancelled)
@@ -288,7 +291,8 @@ def test_a_cancelled_transaction_may_pass_later_if_every_obstacle_may(
     reasons = [{"Code": code} for code in codes]
 
     fault = map_error(
-        answered("TransactionCanceledException", CancellationReasons=reasons), "TransactWriteItems"
+        client_error("TransactionCanceledException", CancellationReasons=reasons),
+        "TransactWriteItems",
     )
 
     assert isinstance(fault.error, TransactionCancelled)

@@ -15,7 +15,7 @@ from tests.store.tables import PLAIN, STRINGS
 
 on_local = pytest.mark.parametrize("opened", ["local"], indirect=True)
 
-# Some hold of the item below and some do not; BETWEEN has an AND of its own.
+# Some are true for the item below and some are not; BETWEEN contains an AND.
 ITEM = {"id": f"brackets-{uuid.uuid4()}", "at": "1", "there": 5}
 TESTS: tuple[Condition, ...] = (
     exists("there"),

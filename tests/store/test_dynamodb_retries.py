@@ -76,7 +76,7 @@ WRITES: dict[str, Call] = {
     "delete": lambda engine: engine.delete(Delete(TABLE, KEY)),
     "batch_write": lambda engine: engine.batch_write(BatchWrite(TABLE, puts=({"id": "one"},))),
 }
-# One answer that every operation can read.
+# A response that every operation can parse.
 FINE = response(
     {
         "Items": [],
@@ -155,12 +155,12 @@ def refused_url() -> str:
 
 
 @pytest.mark.parametrize("name", READS)
-@pytest.mark.parametrize("trouble", BREAKS)
+@pytest.mark.parametrize("fault", BREAKS)
 async def test_a_read_that_breaks_is_retried(
-    name: str, trouble: str, engine: DynamoDBEngine, service: Service
+    name: str, fault: str, engine: DynamoDBEngine, service: Service
 ) -> None:
     fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
-    service.replies += [BREAKS[trouble], fine]
+    service.replies += [BREAKS[fault], fine]
 
     await READS[name](engine)
 
@@ -169,11 +169,11 @@ async def test_a_read_that_breaks_is_retried(
 
 
 @pytest.mark.parametrize("name", WRITES)
-@pytest.mark.parametrize("trouble", BREAKS)
+@pytest.mark.parametrize("fault", BREAKS)
 async def test_a_write_that_breaks_is_sent_once_and_its_outcome_is_unknown(
-    name: str, trouble: str, engine: DynamoDBEngine, service: Service, clock: InstantClock
+    name: str, fault: str, engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
-    service.replies += [BREAKS[trouble], FINE]
+    service.replies += [BREAKS[fault], FINE]
 
     with pytest.raises(OutcomeUnknown, match="readings"):
         await WRITES[name](engine)
@@ -309,11 +309,11 @@ def transaction(token: str | None = None) -> Transaction:
     )
 
 
-@pytest.mark.parametrize("trouble", BREAKS)
+@pytest.mark.parametrize("fault", BREAKS)
 async def test_a_transaction_that_breaks_is_retried_with_the_same_token(
-    trouble: str, engine: DynamoDBEngine, service: Service
+    fault: str, engine: DynamoDBEngine, service: Service
 ) -> None:
-    service.replies += [BREAKS[trouble], BREAKS[trouble], FINE]
+    service.replies += [BREAKS[fault], BREAKS[fault], FINE]
 
     await engine.transact(transaction())
 

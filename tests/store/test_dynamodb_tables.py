@@ -275,15 +275,15 @@ async def test_dropping_waits_until_the_table_is_gone(fake: FakeDynamoDB) -> Non
     ]
 
 
-async def test_a_table_in_use_is_dropped_when_it_has_come_to_rest(fake: FakeDynamoDB) -> None:
-    gone = refusal("ResourceNotFoundException")
+async def test_a_table_in_use_is_dropped_when_it_is_active_again(fake: FakeDynamoDB) -> None:
+    missing = refusal("ResourceNotFoundException")
     fake.service.replies += [
         refusal("ResourceInUseException"),
         described("UPDATING"),
         described(),
         described(),
         response({}),
-        gone,
+        missing,
     ]
 
     await fake.engine.drop_table("plain")

@@ -17,7 +17,7 @@ from tally.store.api import Engine
 from tests.store import emulators
 from tests.store.emulators import Features, features
 
-# Holds a connection for as long as it lives, so that its end can be heard.
+# Keeps a connection open while it runs, so that its end can be observed.
 PROGRAM = (
     "import socket, sys, signal;"
     " link = socket.create_connection(('127.0.0.1', int(sys.argv[1])));"

@@ -133,7 +133,7 @@ def test_a_file_that_is_no_text_is_rejected(tmp_path: Path) -> None:
 def test_a_damaged_file_is_a_schema_or_an_invalid_lock_file_error(
     table: Table, data: st.DataObject
 ) -> None:
-    """Whatever a merge or an editor did to it."""
+    """Regardless of the change that a merge or an editor made."""
     text = render_lock([table])
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 30)))

@@ -103,13 +103,13 @@ async def test_a_replacing_put_removes_old_entries(engine: Engine) -> None:
     await engine.put(Put(PLAYERS, old))
     new = player(**key_of(old), age=...)
     await engine.put(Put(PLAYERS, new))
-    gone = await count_entries(engine, old)
+    removed = await count_entries(engine, old)
     assert (
-        gone["by-team"],
-        gone["by-status"],
-        gone["by-day"],
-        gone["by-age"],
-        gone["by-city"],
+        removed["by-team"],
+        removed["by-status"],
+        removed["by-day"],
+        removed["by-age"],
+        removed["by-city"],
     ) == (0, 0, 0, 0, 1)
     assert await entries(engine, "by-team", F("team") == new["team"]) == [new]
 
@@ -154,17 +154,17 @@ async def test_a_batch_updates_the_indexes(engine: Engine) -> None:
 
 
 async def test_a_transaction_updates_the_indexes(engine: Engine) -> None:
-    gone, moved, new = player(), player(), player()
+    removed, moved, new = player(), player(), player()
     team = fresh()
-    await engine.put(Put(PLAYERS, gone))
+    await engine.put(Put(PLAYERS, removed))
     await engine.put(Put(PLAYERS, moved))
     writes = (
         Put(PLAYERS, new),
-        Delete(PLAYERS, key_of(gone)),
+        Delete(PLAYERS, key_of(removed)),
         Update(PLAYERS, key_of(moved), (F("team").set(team),)),
     )
     await engine.transact(Transaction(writes))
-    assert set((await count_entries(engine, gone)).values()) == {0}
+    assert set((await count_entries(engine, removed)).values()) == {0}
     assert set((await count_entries(engine, new)).values()) == {1}
     assert len(await entries(engine, "by-team", F("team") == team)) == 1
     assert await entries(engine, "by-team", F("team") == moved["team"]) == []

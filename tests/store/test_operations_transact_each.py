@@ -44,12 +44,14 @@ async def test_a_rejected_transaction_returns_its_reason_and_does_not_affect_oth
 ) -> None:
     there, new, also_new = fresh(), fresh(), fresh()
     await engine.put(Put(PLAIN, {"id": there, "n": 1}))
-    first, refused, last = await engine.transact_each([once(new), once(there, n=2), once(also_new)])
+    first, cancelled, last = await engine.transact_each(
+        [once(new), once(there, n=2), once(also_new)]
+    )
     assert was_done(first)
     assert was_done(last)
-    assert isinstance(refused, TransactionCancelled)
-    assert [reason.code for reason in refused.reasons] == ["ConditionalCheckFailed", "None"]
-    assert refused.reasons[0].item == {"id": there, "n": 1}
+    assert isinstance(cancelled, TransactionCancelled)
+    assert [reason.code for reason in cancelled.reasons] == ["ConditionalCheckFailed", "None"]
+    assert cancelled.reasons[0].item == {"id": there, "n": 1}
     assert await stored(engine, PLAIN, {"id": there}) == {"id": there, "n": 1}
     assert await stored(engine, STRINGS, {"id": there, "at": "x"}) is None
     assert await stored(engine, STRINGS, {"id": also_new, "at": "x"}) is not None
@@ -103,12 +105,12 @@ async def test_no_transactions_do_nothing(engine: Engine) -> None:
 
 async def test_concurrent_callers_create_each_item_once(engine: Engine) -> None:
     names = [fresh() for _ in range(10)]
-    answers = await asyncio.gather(
+    outcome_lists = await asyncio.gather(
         *(engine.transact_each([once(name, by=caller) for name in names]) for caller in range(5))
     )
     won = Counter(
         name
-        for outcomes in answers
+        for outcomes in outcome_lists
         for name, outcome in zip(names, outcomes, strict=True)
         if was_done(outcome)
     )

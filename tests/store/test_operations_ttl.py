@@ -29,7 +29,7 @@ async def sweep_all(engine: Engine, now: float = NOW) -> int:
 
 
 @pytest.mark.parametrize(
-    ("expires", "gone"),
+    ("expires", "expired"),
     [
         (NOW - 1, True),
         (NOW - 1000, True),
@@ -45,13 +45,13 @@ async def sweep_all(engine: Engine, now: float = NOW) -> int:
     ],
 )
 async def test_a_sweep_deletes_expired_items_with_numeric_expiry_only(
-    engine: Engine, expires: Any, gone: bool
+    engine: Engine, expires: Any, expired: bool
 ) -> None:
     key = {"id": fresh()}
     item = {**key, "expires": expires}
     await engine.put(Put(TOKENS, item))
     await sweep_all(engine)
-    assert await stored(engine, TOKENS, key) == (None if gone and sweeps(engine) else item)
+    assert await stored(engine, TOKENS, key) == (None if expired and sweeps(engine) else item)
 
 
 async def test_an_item_without_expiry_is_kept(engine: Engine) -> None:

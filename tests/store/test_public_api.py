@@ -117,7 +117,7 @@ async def test_a_transaction_applies_all_writes_or_none(orders: Orders) -> None:
 
 
 def test_every_public_name_exists_once_and_is_documented() -> None:
-    """Classes and functions carry a docstring of their own; docs/store.md lists every name."""
+    """Classes and functions have a docstring; docs/store.md lists every name."""
     names = tally.store.__all__
     assert len(set(names)) == len(names)
     page = PAGE.read_text(encoding="utf-8")

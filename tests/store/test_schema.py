@@ -188,13 +188,13 @@ def test_an_item_may_lack_the_keys_of_indexes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expires", "gone"),
+    ("expires", "expired"),
     [(99, True), (100, True), (101, False), ("99", False), (None, False), ({1, 2}, False)],
 )
 def test_an_item_has_expired_when_its_number_of_epoch_seconds_has_passed(
-    expires: Any, gone: bool
+    expires: Any, expired: bool
 ) -> None:
-    assert MATCHES.is_expired({"league": "x", "start": 1, "expires": expires}, now=100.0) is gone
+    assert MATCHES.is_expired({"league": "x", "start": 1, "expires": expires}, now=100.0) is expired
     assert MATCHES.is_expired({"league": "x", "start": 1}, now=100.0) is False
 
 

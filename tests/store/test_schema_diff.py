@@ -280,9 +280,9 @@ def _add_attribute(required: bool) -> Mutation:
 def _drop_attribute(table: Table, draw: Any) -> Table | None:
     if not table.attributes:
         return None
-    gone = draw(st.sampled_from(table.attributes))
+    removed = draw(st.sampled_from(table.attributes))
     return replace(
-        table, attributes=tuple(attribute for attribute in table.attributes if attribute != gone)
+        table, attributes=tuple(attribute for attribute in table.attributes if attribute != removed)
     )
 
 
@@ -323,8 +323,8 @@ def _drop_index(*, local: bool) -> Mutation:
         fit = [index for index in table.by_name.values() if index.local is local]
         if not fit:
             return None
-        gone = draw(st.sampled_from(fit))
-        return replace(table, indexes=tuple(index for index in table.indexes if index != gone))
+        removed = draw(st.sampled_from(fit))
+        return replace(table, indexes=tuple(index for index in table.indexes if index != removed))
 
     return mutate
 

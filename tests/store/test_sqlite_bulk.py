@@ -58,31 +58,31 @@ def _describe(outcome: TransactionResult | StoreError) -> str:
 
 
 async def in_one_group(
-    engine: SqliteEngine, *asked: list[Transaction]
+    engine: SqliteEngine, *batches: list[Transaction]
 ) -> list[list[TransactionResult | StoreError]]:
     with one_group(engine):
         waiting = [
-            asyncio.ensure_future(engine.transact_each(transactions)) for transactions in asked
+            asyncio.ensure_future(engine.transact_each(transactions)) for transactions in batches
         ]
-        await asyncio.sleep(0)  # a task asks when it first runs
+        await asyncio.sleep(0)  # a task sends its request when it first runs
     return await asyncio.gather(*waiting)
 
 
 async def test_callers_that_share_a_commit_get_their_own_results(engine: SqliteEngine) -> None:
     await engine.transact_each([once("there", "an earlier one")])
-    answers = await in_one_group(
+    outcome_lists = await in_one_group(
         engine,
         [once(f"a-{number}", "ann") for number in range(3)],
         [once("b-0", "bob"), once("there", "bob"), once("b-1", "bob")],
         [once("c-0", "cid")],
         [once(f"d-{number}", "dan") for number in range(300)],
     )
-    assert [describe_outcomes(outcomes) for outcomes in answers[:3]] == [
+    assert [describe_outcomes(outcomes) for outcomes in outcome_lists[:3]] == [
         ["done"] * 3,
         ["done", "after an earlier one", "done"],
         ["done"],
     ]
-    assert describe_outcomes(answers[3]) == ["done"] * 300
+    assert describe_outcomes(outcome_lists[3]) == ["done"] * 300
     assert (await engine.scan(Scan(PLAIN))).scanned == 3 + 2 + 1 + 300 + 1
     assert await stored(engine, STRINGS, {"id": "there", "at": "x"}) == {
         "id": "there",

@@ -79,12 +79,12 @@ async def test_small_batches_use_the_thread_unless_the_process_is_busy(
     engine: SqliteEngine,
 ) -> None:
     process = await started_process(engine)
-    asked = process._number
+    before = process._number
     await engine.transact_each([once("a", "ann")])
-    assert process._number == asked
+    assert process._number == before
     await asyncio.gather(engine.transact_each(many("b")), engine.transact_each([once("c", "ann")]))
-    assert process._number == asked + 2
-    engine.write_router._not_before = 0.0  # however many they are, it is not started again
+    assert process._number == before + 2
+    engine.write_router._not_before = 0.0  # not started again, regardless of the rate
     await engine.transact_each([once("d", "ann")])
     assert engine.write_router.process is process
     assert process.ready.is_set()
@@ -95,11 +95,11 @@ async def test_rejected_transactions_get_their_reasons(engine: SqliteEngine) -> 
     await started_process(engine)
     await engine.put(Put(PLAIN, {"id": "3", "by": "ann"}))
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
-    [refused] = [outcome for outcome in outcomes if isinstance(outcome, TransactionCancelled)]
-    assert outcomes[3] is refused
-    assert refused.reasons[0].condition_failed
-    assert refused.reasons[0].item == {"id": "3", "by": "ann"}
-    assert [reason.code for reason in refused.reasons] == ["ConditionalCheckFailed", "None"]
+    [cancelled] = [outcome for outcome in outcomes if isinstance(outcome, TransactionCancelled)]
+    assert outcomes[3] is cancelled
+    assert cancelled.reasons[0].condition_failed
+    assert cancelled.reasons[0].item == {"id": "3", "by": "ann"}
+    assert [reason.code for reason in cancelled.reasons] == ["ConditionalCheckFailed", "None"]
     assert await stored(engine, STRINGS, {"id": "3", "at": "x"}) is None
 
 
@@ -109,8 +109,10 @@ async def test_concurrent_callers_get_their_own_results(engine: SqliteEngine) ->
         [once(f"{caller}-{number % 40}", f"{caller}") for number in range(caller, caller + 40)]
         for caller in range(20)
     ]
-    answers = await asyncio.gather(*(engine.transact_each(asked) for asked in (*callers, *callers)))
-    for one, other in zip(answers[:20], answers[20:], strict=True):
+    outcome_lists = await asyncio.gather(
+        *(engine.transact_each(batch) for batch in (*callers, *callers))
+    )
+    for one, other in zip(outcome_lists[:20], outcome_lists[20:], strict=True):
         done = [
             isinstance(first, TransactionResult) + isinstance(second, TransactionResult)
             for first, second in zip(one, other, strict=True)
@@ -126,7 +128,7 @@ async def test_a_concurrently_added_index_is_maintained(engine: SqliteEngine) ->
     engine._registry._layouts = {
         **engine._registry._layouts,
         "plain": layout,
-    }  # it has not heard of it yet
+    }  # as before the change
     outcomes = await engine.transact_each([once(f"{number}", "bob") for number in range(10)])
     assert all(isinstance(outcome, TransactionResult) for outcome in outcomes)
     engine._registry.invalidate()
@@ -189,16 +191,16 @@ async def test_a_killed_process_loses_no_acknowledged_write(
     process = await started_process(engine)
     before = {item["id"] for item in await all_items(engine, Scan(PLAIN))}
     acknowledged: set[str] = set()
-    asked: set[str] = set()
+    requested: set[str] = set()
     unknown: list[StoreError] = []
     halfway = asyncio.Event()
 
     async def caller(name: str) -> None:
         for turn in range(30):
             names = [f"{name}-{turn}-{number}" for number in range(50)]
-            asked.update(names)
+            requested.update(names)
             try:
-                outcomes = await engine.transact_each([once(each, name) for each in names])
+                outcomes = await engine.transact_each([once(key, name) for key in names])
             except OutcomeUnknown as error:
                 unknown.append(error)
                 continue
@@ -217,7 +219,7 @@ async def test_a_killed_process_loses_no_acknowledged_write(
     run = f"{len(before)}"
     await asyncio.gather(killer(), *(caller(f"{run}-{number}") for number in range(4)))
     stored_now = {item["id"] for item in await all_items(engine, Scan(PLAIN))} - before
-    assert acknowledged <= stored_now <= asked
+    assert acknowledged <= stored_now <= requested
     assert not process.ready.is_set()
     assert len(unknown) == 4
     engine.write_router._not_before = 0.0  # it would wait for a while

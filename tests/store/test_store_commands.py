@@ -156,10 +156,10 @@ def test_a_migration_is_locked_only_with_a_new_major_version(tally: Tally) -> No
     before = tally.lock.read_bytes()
     for version in ("1.0.0", "1.1.0"):
         tally.declare(replace(MIGRATION, version=version))
-        refused = tally("schema", "lock")
-        assert refused.exit_code == 4
-        assert "migrate the data, then increase the table's major version" in refused.stdout
-        assert "Nothing was locked." in refused.stderr
+        result = tally("schema", "lock")
+        assert result.exit_code == 4
+        assert "migrate the data, then increase the table's major version" in result.stdout
+        assert "Nothing was locked." in result.stderr
         assert "Fix the listed changes first." in tally("schema", "check").stderr
     assert tally.lock.read_bytes() == before
     tally.declare(replace(MIGRATION, version="2.0.0"))
@@ -173,11 +173,9 @@ def test_an_impossible_change_is_not_locked(tally: Tally) -> None:
     tally("schema", "lock")
     before = tally.lock.read_bytes()
     tally.declare(replace(IMPOSSIBLE, version="2.0.0"))
-    refused = tally("schema", "lock")
-    assert refused.exit_code == 5
-    assert (
-        "declare a new table, copy the items, switch over, then remove this one" in refused.stdout
-    )
+    result = tally("schema", "lock")
+    assert result.exit_code == 5
+    assert "declare a new table, copy the items, switch over, then remove this one" in result.stdout
     assert tally.lock.read_bytes() == before
 
 
@@ -197,9 +195,9 @@ def test_removing_an_index_in_use_is_impossible(tally: Tally) -> None:
     tally.declare(THINGS)
     tally("schema", "lock")
     tally.catalogue.backends["shop"][0].tables = (replace(THINGS, indexes=()),)  # type: ignore[attr-defined]
-    refused = tally("schema", "lock")
-    assert refused.exit_code == 5
-    assert "still used by Things.of_owner" in refused.stdout
+    result = tally("schema", "lock")
+    assert result.exit_code == 5
+    assert "still used by Things.of_owner" in result.stdout
     tally.declare(replace(THINGS, indexes=()))
     assert tally("schema", "lock").exit_code == 0
 
@@ -232,16 +230,16 @@ def test_an_edited_lock_is_not_up_to_date(tally: Tally) -> None:
 def test_a_damaged_lock_is_an_error_and_is_not_overwritten(tally: Tally) -> None:
     tally.lock.write_text("format = 99", encoding="utf-8")
     for command in ("lock", "check", "diff"):
-        refused = tally("schema", command)
-        assert refused.exit_code == 1
-        assert "format 99, and this version of Tally knows 1 at most" in refused.stderr
+        result = tally("schema", command)
+        assert result.exit_code == 1
+        assert "format 99, and this version of Tally knows 1 at most" in result.stderr
     assert tally.lock.read_text(encoding="utf-8") == "format = 99"
 
 
 def test_an_invalid_version_is_an_error(tally: Tally) -> None:
     tally.declare(replace(THINGS, version="two"))
-    refused = tally("schema", "lock")
-    assert (refused.exit_code, "three numbers such as 1.0.0" in refused.stderr) == (1, True)
+    result = tally("schema", "lock")
+    assert (result.exit_code, "three numbers such as 1.0.0" in result.stderr) == (1, True)
 
 
 def test_create_creates_the_tables_on_the_configured_engine(tally: Tally) -> None:
@@ -257,8 +255,8 @@ def test_create_reports_errors(tally: Tally) -> None:
     tally.declare(THINGS)
     assert tally("schema", "create").exit_code == 0
     tally.declare(IMPOSSIBLE)
-    refused = tally("schema", "create")
-    assert (refused.exit_code, "things" in refused.stderr) == (1, True)
+    result = tally("schema", "create")
+    assert (result.exit_code, "things" in result.stderr) == (1, True)
 
 
 def test_exports_use_the_configured_or_the_given_prefix(
@@ -308,8 +306,8 @@ def test_patterns_are_printed_as_json_and_as_markdown(tally: Tally) -> None:
 
 
 def test_an_unknown_backend_is_reported(tally: Tally) -> None:
-    refused = tally("patterns", "cricket")
-    assert (refused.exit_code, refused.stderr) == (
+    result = tally("patterns", "cricket")
+    assert (result.exit_code, result.stderr) == (
         2,
         "Unknown backend cricket; available: example\n",
     )
@@ -353,18 +351,18 @@ def test_metrics_of_a_running_server_are_shown(tally: Tally) -> None:
 )
 def test_a_response_without_patterns_is_an_error(tally: Tally, status: int, body: bytes) -> None:
     with answering(status, body) as url:
-        refused = tally("patterns", "--url", url)
+        result = tally("patterns", "--url", url)
     assert (
-        refused.exit_code,
-        "/patterns did not return access patterns" in refused.stderr,
+        result.exit_code,
+        "/patterns did not return access patterns" in result.stderr,
     ) == (1, True)
 
 
 def test_an_unreachable_server_is_an_error(tally: Tally) -> None:
     with answering(200, b"[]") as url:
         pass
-    refused = tally("patterns", "--url", url)
-    assert (refused.exit_code, "did not return access patterns" in refused.stderr) == (
+    result = tally("patterns", "--url", url)
+    assert (result.exit_code, "did not return access patterns" in result.stderr) == (
         1,
         True,
     )

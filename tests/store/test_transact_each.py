@@ -112,9 +112,9 @@ async def test_an_unavailable_store_counts_as_an_error_of_every_transaction(
     engine: SqliteEngine, batches: Batches
 ) -> None:
     await engine.close()
-    with pytest.raises(Exception, match="unavailable") as trouble:
+    with pytest.raises(Exception, match="unavailable") as raised:
         await batches.follow(["ann", "bob"])
-    assert isinstance(trouble.value.__cause__, StoreUnavailable)
+    assert isinstance(raised.value.__cause__, StoreUnavailable)
     pattern = access_pattern(Batches.follow)
     assert pattern is not None
     counted = batches.store.meters.of(pattern).operations["TransactWriteItems", None]

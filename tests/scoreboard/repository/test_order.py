@@ -1,4 +1,4 @@
-"""Redis and PostgreSQL rank players in the same order, whatever happens to the scores."""
+"""Redis and PostgreSQL rank players in the same order after any sequence of changes."""
 
 import asyncio
 import random
