@@ -3,7 +3,6 @@
 Tests share tables, never keys: each creates its own users, athletes and models.
 """
 
-import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -20,11 +19,10 @@ from tally.collect.repository.sessions import COMMIT_COLLECT_SESSIONS, BrowserSe
 from tally.collect.repository.table import COMMIT_COLLECT
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
-from tally.store.dynamodb import open_dynamodb
 from tally.store.store import Store
 from tests.collect.server_harness import CollectServer, open_server
 from tests.log_capture import captured_log
-from tests.store.emulators import engines, open_engine, service_url
+from tests.store.emulators import engines, new_tables, open_engine, service_url
 
 LogText: TypeAlias = Callable[[], str]
 TABLES = (COMMIT_COLLECT, COMMIT_COLLECT_SESSIONS, COMMIT_COLLECT_AUDIT, COMMIT_COLLECT_IDEMPOTENCY)
@@ -53,23 +51,9 @@ class StoreTarget:
         folder = self.folder / secrets.token_hex(8)
         if self.url is None:
             return folder, {}
-        prefix, region = (
-            f"tally-test-{secrets.token_hex(4)}-",
-            os.environ.get("AWS_REGION", "us-east-1"),
-        )
-        async with open_dynamodb(endpoint=self.url, region=region, table_prefix=prefix) as engine:
-            for table in TABLES:
-                await engine.create_table(table)
-        settings = {
-            "store_engine": "dynamodb",
-            "dynamodb_endpoint": self.url,
-            "dynamodb_region": region,
-        }
+        settings = await new_tables(self.url, TABLES)
         # An external service expires items by its own clock, so the test clock must not lag.
-        return folder, settings | {
-            "dynamodb_table_prefix": prefix,
-            "start": datetime.now(UTC).replace(microsecond=0),
-        }
+        return folder, settings | {"start": datetime.now(UTC).replace(microsecond=0)}
 
 
 @pytest.fixture(scope="session", params=ENGINES)

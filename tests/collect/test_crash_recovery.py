@@ -11,7 +11,6 @@ from tally.collect.service.sign_in import SignInService
 from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
-from tally.store.sqlite import open_sqlite
 from tests.collect import factories
 from tests.collect.conftest import TABLES
 from tests.collect.test_crashes import MAX_WRITES, goal
@@ -28,15 +27,14 @@ from tests.collect.worker_harness import (
     open_worker,
     pending_events_of,
 )
+from tests.store.emulators import open_engine
 
 EVENT_TIME = 1_767_225_600
 
 
 @pytest.fixture(scope="module")
 async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
-    async with open_sqlite(tmp_path_factory.mktemp("crashes")) as engine:
-        for table in TABLES:
-            await engine.create_table(table)
+    async with open_engine("sqlite", tmp_path_factory.mktemp("crashes"), TABLES) as engine:
         yield engine
 
 

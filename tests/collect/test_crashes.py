@@ -18,7 +18,6 @@ from tally.collect.service.milestones import Goal
 from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
-from tally.store.sqlite import open_sqlite
 from tests.collect import factories
 from tests.collect.conftest import TABLES
 from tests.collect.test_repository_sessions import session
@@ -34,6 +33,7 @@ from tests.collect.worker_harness import (
     open_worker,
     pending_events_of,
 )
+from tests.store.emulators import open_engine
 
 MAX_WRITES = 40
 
@@ -169,9 +169,7 @@ def test_ledger_and_counter_agree_after_any_history(
 async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) -> None:
     clock, strava = ManualClock(), FakeStrava()
     async with contextlib.AsyncExitStack() as stack:
-        engine = await stack.enter_async_context(open_sqlite(folder))
-        for table in TABLES:
-            await engine.create_table(table)
+        engine = await stack.enter_async_context(open_engine("sqlite", folder, TABLES))
         worker_harness = await stack.enter_async_context(
             open_worker(engine, clock, strava, parts=12)
         )

@@ -1,7 +1,7 @@
 """Starts instances of the live pipeline on one store, with any score service and push gateway."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,16 @@ from tally.cricket.wiring.queries import build_replays
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
 from tally.store.api import Engine
-from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.cricket import factories
 from tests.cricket.conftest import TABLES
 from tests.cricket.pipeline_fakes import RecordingPublisher
+from tests.store.emulators import open_engine
 
 
-@asynccontextmanager
-async def open_cricket_engine(directory: Path) -> AsyncIterator[Engine]:
+def open_cricket_engine(directory: Path) -> AbstractAsyncContextManager[Engine]:
     """Open a SQLite engine with the tables of cricket."""
-    async with open_sqlite(directory) as engine:
-        for table in TABLES:
-            await engine.create_table(table)
-        yield engine
+    return open_engine("sqlite", directory, TABLES)
 
 
 @dataclass

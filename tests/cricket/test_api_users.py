@@ -1,8 +1,6 @@
 """The HTTP API of devices, follows and Live Activities, on SQLite and DynamoDB Local."""
 
-import contextlib
 import itertools
-import secrets
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -10,7 +8,6 @@ from typing import Any
 import pytest
 
 from tally.sim.apns.devices import TokenKind
-from tally.store.dynamodb import open_dynamodb
 from tests.api_response import ApiResponse
 from tests.cricket.api_harness import (
     ApiClient,
@@ -20,7 +17,7 @@ from tests.cricket.api_harness import (
     open_stream,
 )
 from tests.cricket.conftest import TABLES
-from tests.store.emulators import MADE_UP, dynamodb_local, engines
+from tests.store.emulators import engines, new_tables, service_url
 
 ENGINES = engines("local")
 DAYS_90 = 90 * 86_400
@@ -32,32 +29,14 @@ async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ApiHarness]:
     """Start one server with a live and three upcoming matches; each test has its own users."""
-    async with contextlib.AsyncExitStack() as stack:
-        changes: dict[str, Any] = {}
-        if request.param == "local":
-            changes = await _local_tables(
-                stack.enter_context(dynamodb_local()),
-                stack.enter_context(pytest.MonkeyPatch.context()),
-            )
-        opened = await stack.enter_async_context(
-            open_api_harness(tmp_path_factory.mktemp("people"), **changes)
-        )
-        opened.live_match(12)
-        opened.sportmonks.schedule(3, first=opened.clock.now() + timedelta(hours=5))
-        await opened.sync()
-        await opened.poll()
-        yield opened
-
-
-async def _local_tables(url: str, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Create empty tables with a unique prefix and return their settings."""
-    patch.setenv("AWS_ACCESS_KEY_ID", MADE_UP.access_key)
-    patch.setenv("AWS_SECRET_ACCESS_KEY", MADE_UP.secret_key)
-    prefix = f"tally-test-{secrets.token_hex(4)}-"
-    async with open_dynamodb(endpoint=url, region="us-east-1", table_prefix=prefix) as engine:
-        for table in TABLES:
-            await engine.create_table(table)
-    return {"store_engine": "dynamodb", "dynamodb_endpoint": url, "dynamodb_table_prefix": prefix}
+    with service_url(request.param) as url:
+        changes = {} if url is None else await new_tables(url, TABLES)
+        async with open_api_harness(tmp_path_factory.mktemp("people"), **changes) as opened:
+            opened.live_match(12)
+            opened.sportmonks.schedule(3, first=opened.clock.now() + timedelta(hours=5))
+            await opened.sync()
+            await opened.poll()
+            yield opened
 
 
 @pytest.fixture

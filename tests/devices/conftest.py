@@ -10,7 +10,6 @@ calls `store_target.new_settings` and opens them itself.
 """
 
 import io
-import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from tally.store.catalogue import Catalogue
 from tally.store.store import Store
 from tests.devices.harness import DevicesServer, make_settings, open_server
 from tests.log_capture import captured_log
-from tests.store.emulators import engines, service_url
+from tests.store.emulators import engines, new_tables, service_url
 
 TABLES = Catalogue({"devices": CATALOGUE.backends["devices"]}).tables()
 ENGINES = engines("local")
@@ -45,19 +44,8 @@ class StoreTarget:
         folder = self.folder / secrets.token_hex(8)
         if self.url is None:
             return make_settings(data_dir=folder, **changes)
-        prefix = f"tally-test-{secrets.token_hex(4)}-"
-        settings = make_settings(
-            data_dir=folder,
-            store_engine="dynamodb",
-            dynamodb_endpoint=self.url,
-            dynamodb_region=os.environ.get("AWS_REGION", "us-east-1"),
-            dynamodb_table_prefix=prefix,
-            **changes,
-        )
-        async with open_engine(settings, SystemClock()) as engine:
-            for table in TABLES:
-                await engine.create_table(table)
-        return settings
+        tables = await new_tables(self.url, TABLES)
+        return make_settings(data_dir=folder, **tables, **changes)
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,7 @@ __all__ = [
     "given_url",
     "local_engine",
     "ministack_engine",
+    "new_tables",
     "open_engine",
     "service_url",
 ]
@@ -138,6 +139,28 @@ def service_url(name: str) -> Iterator[str | None]:
         yield url
 
 
+async def new_tables(url: str, tables: Iterable[Table]) -> dict[str, Any]:
+    """Create empty tables with a unique prefix; return the settings of a server that uses them."""
+    region, prefix = _region(), _unique_prefix()
+    async with open_dynamodb(endpoint=url, region=region, table_prefix=prefix) as engine:
+        for table in tables:
+            await engine.create_table(table)
+    return {
+        "store_engine": "dynamodb",
+        "dynamodb_endpoint": url,
+        "dynamodb_region": region,
+        "dynamodb_table_prefix": prefix,
+    }
+
+
+def _region() -> str:
+    return os.environ.get("AWS_REGION", "us-east-1")
+
+
+def _unique_prefix() -> str:
+    return f"tally-test-{secrets.token_hex(4)}-"
+
+
 def _has_credentials() -> bool:
     return "AWS_ACCESS_KEY_ID" in os.environ or "AWS_PROFILE" in os.environ
 
@@ -152,10 +175,8 @@ async def engine_at(
     url: str, credentials: Credentials | None = MADE_UP
 ) -> AsyncIterator[DynamoDBEngine]:
     """An engine on a service."""
-    region = os.environ.get("AWS_REGION", "us-east-1")
-    prefix = f"tally-test-{secrets.token_hex(4)}-"
     async with open_dynamodb(
-        endpoint=url, region=region, credentials=credentials, table_prefix=prefix
+        endpoint=url, region=_region(), credentials=credentials, table_prefix=_unique_prefix()
     ) as engine:
         yield engine
 

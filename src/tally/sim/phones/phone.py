@@ -1,6 +1,6 @@
 """A virtual phone: iOS, the app and the actions of its user.
 
-phone = VirtualPhone("phone-1", api, AppleHere(apns.devices), clock)
+phone = VirtualPhone("phone-1", api, LocalPushService(apns.devices), clock)
 await phone.launch()
 await phone.app.follows.follow("match-7")
 await phone.receive(delivery)              # a fleet does this for its phones

@@ -6,7 +6,7 @@ async with StravaSimulator(clock).serving() as strava:
     ride = strava.record(ana.id, "Ride", 42_195)             # sends a webhook if authorized
     strava.edit(ride.id, sport_type="EBikeRide")
     strava.webhooks.duplicates = 2
-    strava.faults.add(Fault(path="/api/v3/activities", status=500))
+    strava.faults.add(InjectedFault(path="/api/v3/activities", status=500))
     await strava.webhooks.wait_idle()
 """
 

@@ -1,6 +1,7 @@
 """Response bodies, and their construction from the model.
 
-Field names are in camel case, as in the tables. Numbers are JSON numbers.
+Field names are in camel case, as in the tables. Numbers are JSON numbers. A body has one field per
+value of its JSON object.
 """
 
 from typing import Any, Literal
