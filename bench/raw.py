@@ -47,7 +47,7 @@ class Raw:
     def __init__(self, path: Path, boards: int, seed: int = 1) -> None:
         self._connection = connect(path)
         self._checkpoint = Checkpoint(path)
-        self._connection.set_wal_hook(self._checkpoint.committed)
+        self._connection.set_wal_hook(self._checkpoint.on_commit)
         self._layout = compile_layout(READINGS)
         self._boards = boards
         self._random = Random(seed)

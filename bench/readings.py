@@ -118,7 +118,7 @@ def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
     """Write a history of one reading per minute directly into the table."""
     layout = compile_layout(DEVICE_READINGS)
     connection, checkpoint = connect(path), Checkpoint(path)
-    connection.set_wal_hook(checkpoint.committed)
+    connection.set_wal_hook(checkpoint.on_commit)
     rows = _history(layout.read_key, board, count, last_ms)
     done = 0
     while done < count:

@@ -195,7 +195,7 @@ async def test_account_deletion_removes_everything_but_the_audit_trail(
     assert response.status == 204
     assert ann.browser.session is None
     assert_error(await elsewhere.get("/me"), 401, "invalid_session")
-    assert server.strava.authorizations.access_of(ann.athlete_id) is None
+    assert server.strava.authorizations.access_token_for(ann.athlete_id) is None
     assert server.oidc.users.find(ann.user_id) is None
     assert [
         item for item in await server.scan_table(COMMIT_COLLECT) if ann.user_id in str(item)

@@ -331,7 +331,7 @@ async def test_linking_a_second_athlete_replaces_the_first(server: CollectServer
     second = server.strava.add_athlete("Second")
     assert (await server.link(ann.browser, second.id)).status == 303
     assert (await ann.browser.get("/strava/status")).json["athleteId"] == second.id
-    assert server.strava.authorizations.access_of(ann.athlete_id) is None
+    assert server.strava.authorizations.access_token_for(ann.athlete_id) is None
     await server.process_inbox()
     assert (await server.link(bob.browser, ann.athlete_id)).status == 303
     assert (await ann.browser.get("/strava/status")).json["athleteId"] == second.id
@@ -343,7 +343,7 @@ async def test_unlinking_revokes_the_tokens_and_deletes_the_connection(
     """A repetition returns 404. Linking again survives the late deauthorization event."""
     ann = await server.create_user()
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
-    assert server.strava.authorizations.access_of(ann.athlete_id) is None
+    assert server.strava.authorizations.access_token_for(ann.athlete_id) is None
     assert (await ann.browser.get("/strava/status")).json["connected"] is False
     assert_error(
         await ann.browser.send("DELETE", "/strava/connection"), 404, "strava_not_connected"
@@ -362,7 +362,7 @@ async def test_unlinking_works_without_an_owner_item(server: CollectServer) -> N
         Delete(COMMIT_COLLECT, item_key(athlete_pk(ann.athlete_id), OWNER))
     )
     assert (await ann.browser.send("DELETE", "/strava/connection")).status == 204
-    assert server.strava.authorizations.access_of(ann.athlete_id) is None
+    assert server.strava.authorizations.access_token_for(ann.athlete_id) is None
     assert [
         item
         for item in await server.scan_table(COMMIT_COLLECT)

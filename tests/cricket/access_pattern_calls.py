@@ -71,7 +71,7 @@ async def _reference(store: Store) -> None:
     await teams.all()
     await teams.update(team.team_id, color="#ffffff")
     await seasons.write_batch([season])
-    await seasons.of_season("9")
+    await seasons.list_by_season("9")
     await leagues.put(league)
     await leagues.get(league.league_id)
     await leagues.all()
@@ -88,7 +88,7 @@ async def _devices(store: Store) -> None:
         replace(phone, device_token="another", updated_at=MOMENT + 1), is_only_one=True
     )
     await devices.get(phone.user_id, NOW)
-    await devices.of_user(phone.user_id, NOW)
+    await devices.list_by_user(phone.user_id, NOW)
     updated = await devices.update_push_to_start(phone, "start", MOMENT, NOW + DAY)
     assert updated is not None
     await devices.remove_push_to_start(updated)
@@ -101,8 +101,8 @@ async def _followers(store: Store) -> None:
     for follow in (factories.follow(match_id, user_id=user), factories.follow(match_id)):
         await follows.follow(follow)
     await follows.get(match_id, user, NOW)
-    assert len([each async for each in follows.of_match(match_id, NOW)]) == 2
-    await follows.of_user(user, NOW, 10)
+    assert len([each async for each in follows.list_by_match(match_id, NOW)]) == 2
+    await follows.list_by_user(user, NOW, 10)
     await follows.change_team(match_id, user, "1", NOW)
     await follows.unfollow(match_id, user, NOW)
     await follows.remove_all(match_id)
@@ -111,7 +111,7 @@ async def _followers(store: Store) -> None:
             factories.subscription(match_id, user_id=user, push_token=token)
         )
     await subscriptions.register(factories.subscription(match_id))
-    assert len([each async for each in subscriptions.of_match(match_id, NOW)]) == 4
+    assert len([each async for each in subscriptions.list_by_match(match_id, NOW)]) == 4
     await subscriptions.remove(match_id, "a", user)
     await subscriptions.remove_of_user(match_id, user)
     await subscriptions.remove_all(match_id)
@@ -174,8 +174,8 @@ async def _activities(store: Store) -> None:
     await activities.claim_start(made, MOMENT, None, "hash")
     await activities.activate(replace(made, status=ActivityStatus.ACTIVE, update_token="token"))
     assert [each async for page in activities.targets(made.match_id, MOMENT) for each in page]
-    assert [each async for each in activities.of_match(made.match_id, MOMENT)]
-    await activities.of_user(made.match_id, made.user_id, MOMENT)
+    assert [each async for each in activities.list_by_match(made.match_id, MOMENT)]
+    await activities.list_by_user(made.match_id, made.user_id, MOMENT)
     await activities.change_team(made, "1")
     await activities.end(made, EndReason.MATCH_END, MOMENT)
     await activities.mark_end_delivered(replace(made, update_token="token"))
@@ -190,5 +190,5 @@ async def _matches(store: Store) -> None:
     await matches.renew(made.match_id, made.owner, MOMENT)
     await matches.take_over(made.match_id, "another", MOMENT, MOMENT)
     await matches.set_channel(made.match_id, "channel")
-    await matches.unfinished()
+    await matches.list_unfinished()
     await matches.end(made.match_id, MOMENT, NOW)

@@ -214,7 +214,7 @@ async def test_unfollowing_ends_the_activities_on_all_devices(harness: Activitie
     ] == [(ENDED, EndReason.USER_UNFOLLOW, None)] * 2
     assert [
         subscription
-        async for subscription in harness.subscriptions.of_match(fixture.match_id, now // 1000)
+        async for subscription in harness.subscriptions.list_by_match(fixture.match_id, now // 1000)
     ] == []
 
 

@@ -43,9 +43,10 @@ async def expect_cleaned_up(
 ) -> None:
     now = harness.clock.seconds()
     assert (
-        len([follow async for follow in harness.follows.of_match(fixture.match_id, now)]) == follows
+        len([follow async for follow in harness.follows.list_by_match(fixture.match_id, now)])
+        == follows
     )
-    assert [item async for item in harness.subscriptions.of_match(fixture.match_id, now)] == []
+    assert [item async for item in harness.subscriptions.list_by_match(fixture.match_id, now)] == []
     hashes = StateHashRepository(harness.store)
     assert [await hashes.get(fixture.match_id, view) for view in ("neutral", "1", "2")] == [
         None
@@ -53,7 +54,9 @@ async def expect_cleaned_up(
     match = await harness.matches.get(fixture.match_id)
     assert match is not None
     assert (match.poller_state, match.expires_at is not None) == (PollerState.ENDED, True)
-    assert fixture.match_id not in {match.match_id for match in await harness.matches.unfinished()}
+    assert fixture.match_id not in {
+        match.match_id for match in await harness.matches.list_unfinished()
+    }
 
 
 async def test_after_the_pipeline_has_delivered_the_end_only_records_change(
@@ -128,7 +131,7 @@ async def test_nothing_is_deleted_before_all_devices_have_the_end(
         EndReason.MATCH_END,
         token,
     )
-    assert fixture.match_id in {match.match_id for match in await harness.matches.unfinished()}
+    assert fixture.match_id in {match.match_id for match in await harness.matches.list_unfinished()}
     harness.apns.simulator.faults.clear()
     await harness.clock.advance(30)
     await instance.orchestrator.run()

@@ -116,7 +116,7 @@ async def test_a_device_with_an_invalid_token_is_deleted(harness: ActivitiesHarn
     harness.apns.simulator.devices.retire(gone.device_token)
     await harness.instance().prematch.run()
     assert alerts_on(harness, phone) == ["Starts in 20 minutes"]
-    remaining = await harness.devices.of_user(phone.user_id, harness.clock.seconds())
+    remaining = await harness.devices.list_by_user(phone.user_id, harness.clock.seconds())
     assert [device.device_id for device in remaining] == [phone.device_id]
 
 

@@ -120,7 +120,9 @@ async def test_many_followers_are_processed_page_by_page(harness: ActivitiesHarn
         await instance.orchestrator.run()
     assert len({entry.target for entry in log.entries}) == log.accepted == PAGE_SIZE + 1
     now = harness.clock.milliseconds()
-    pending = [activity async for activity in harness.activities.of_match(fixture.match_id, now)]
+    pending = [
+        activity async for activity in harness.activities.list_by_match(fixture.match_id, now)
+    ]
     tokens = [
         replace(activity, update_token=f"{number:0158x}ff")
         for number, activity in enumerate(pending)
@@ -134,7 +136,7 @@ async def test_many_followers_are_processed_page_by_page(harness: ActivitiesHarn
     assert len({entry.target for entry in log.entries}) == log.accepted == PAGE_SIZE + 1
     left = [
         activity.update_token
-        async for activity in harness.activities.of_match(fixture.match_id, now)
+        async for activity in harness.activities.list_by_match(fixture.match_id, now)
     ]
     assert left == [None] * (PAGE_SIZE + 1)
 
@@ -239,7 +241,7 @@ async def test_an_invalid_push_to_start_token_is_deleted(harness: ActivitiesHarn
     harness.apns.simulator.devices.retire(phone.start_token)
     instance = harness.instance()
     await instance.orchestrator.run()
-    [device] = await harness.devices.of_user(phone.user_id, harness.clock.seconds())
+    [device] = await harness.devices.list_by_user(phone.user_id, harness.clock.seconds())
     assert device.push_to_start_token is None
     token = harness.apns.simulator.devices.issue(phone.device_id, TokenKind.START)
     now = harness.clock.milliseconds()

@@ -146,7 +146,7 @@ async def test_an_invalid_token_ends_its_activity(
     now = instance.clock.milliseconds()
     found = [
         activity
-        async for activity in instance.repositories.activities.of_match(match_id, now)
+        async for activity in instance.repositories.activities.list_by_match(match_id, now)
         if activity.user_id == f"user-{bad}"
     ]
     assert [(activity.status, activity.end_reason) for activity in found] == [
@@ -322,6 +322,6 @@ async def test_subscriptions_get_updates(
     assert [push.token for push in gateway.pushes] == [known, tokens[0]]
     remaining = [
         subscription.push_token
-        async for subscription in instance.repositories.subscriptions.of_match(match_id, 0)
+        async for subscription in instance.repositories.subscriptions.list_by_match(match_id, 0)
     ]
     assert remaining == [tokens[0]]

@@ -107,7 +107,7 @@ async def test_invalid_tokens_end_and_the_other_devices_get_updates(
         await play_match(instance, clock, scores, match_id)
         ended = {
             activity.user_id: activity.end_reason
-            async for activity in instance.repositories.activities.of_match(
+            async for activity in instance.repositories.activities.list_by_match(
                 match_id, clock.milliseconds()
             )
             if activity.end_reason is not None

@@ -80,7 +80,7 @@ async def test_a_token_activates_an_activity_and_can_be_rotated(
         replace(made, update_token="token-2", created_at=MOMENT + 9, updated_at=MOMENT + 9)
     )
     assert rotated == replace(made, update_token="token-2", updated_at=MOMENT + 9)
-    assert [each async for each in activities.of_match(made.match_id, MOMENT)] == [rotated]
+    assert [each async for each in activities.list_by_match(made.match_id, MOMENT)] == [rotated]
 
 
 @pytest.mark.parametrize("reason", list(EndReason))
@@ -172,7 +172,7 @@ async def test_targets_are_active_activities_with_few_fields(
             channel_id="channel",
         ),
     ]
-    everyone = [each.user_id async for each in activities.of_match(match_id, MOMENT)]
+    everyone = [each.user_id async for each in activities.list_by_match(match_id, MOMENT)]
     assert everyone == [on.user_id, channelled.user_id, pending.user_id, over.user_id]
 
 
@@ -188,9 +188,12 @@ async def test_activities_of_a_user_exclude_those_of_others(
     stranger = factories.activity(match_id, user_id=f"{user}#phone", device_id="phone")
     for each in (phone, tablet, stranger):
         await activities.create(each)
-    assert await activities.of_user(match_id, user, MOMENT) == [phone, tablet]
+    assert await activities.list_by_user(match_id, user, MOMENT) == [phone, tablet]
     assert await activities.change_team(phone, "2")
-    assert await activities.of_user(match_id, user, MOMENT) == [replace(phone, team_id="2"), tablet]
+    assert await activities.list_by_user(match_id, user, MOMENT) == [
+        replace(phone, team_id="2"),
+        tablet,
+    ]
     missing = factories.activity(match_id)
     assert not await activities.change_team(missing, "2")
     assert await found(activities, missing) is None
@@ -262,10 +265,10 @@ async def test_a_match_that_continues_is_taken_over_again(matches: ActiveMatchRe
     for each in (made, other):
         await matches.create(each)
     await matches.end(made.match_id, MOMENT + 9, NOW + DAY)
-    ids = [each.match_id for each in await matches.unfinished()]
+    ids = [each.match_id for each in await matches.list_unfinished()]
     assert other.match_id in ids
     assert made.match_id not in ids
     again = await matches.take_over(made.match_id, "instance-2", MOMENT + 10, MOMENT)
     assert again is not None
     assert (again.poller_state, again.expires_at) == (PollerState.POLLING, None)
-    assert made.match_id in [each.match_id for each in await matches.unfinished()]
+    assert made.match_id in [each.match_id for each in await matches.list_unfinished()]

@@ -59,8 +59,8 @@ async def test_a_season_has_its_teams_and_statistics(store: Store) -> None:
         (factories.team_season(season_id) for _ in range(30)), key=lambda each: each.team_id
     )
     await seasons.write_batch([*made, factories.team_season(factories.number())])
-    assert await seasons.of_season(season_id) == made
-    assert await seasons.of_season(factories.number()) == []
+    assert await seasons.list_by_season(season_id) == made
+    assert await seasons.list_by_season(factories.number()) == []
 
 
 async def test_active_leagues_are_filtered(leagues: LeagueRepository) -> None:

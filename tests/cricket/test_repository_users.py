@@ -42,11 +42,11 @@ async def test_a_user_may_have_many_devices(devices: UserDeviceRepository) -> No
     phone, tablet = factories.device(user), factories.device(user, updated_at=MOMENT + 1)
     for each in (phone, tablet):
         assert await devices.register(each, is_only_one=False) == each
-    assert await devices.of_user(user, NOW) == [tablet, phone]
+    assert await devices.list_by_user(user, NOW) == [tablet, phone]
     later = replace(phone, created_at=MOMENT + 9, updated_at=MOMENT + 9, os_version="18.0")
     assert await devices.register(later, is_only_one=False) == replace(later, created_at=MOMENT)
     assert await devices.get(user, NOW) in {tablet, replace(later, created_at=MOMENT)}
-    assert await devices.of_user(factories.name("user"), NOW) == []
+    assert await devices.list_by_user(factories.name("user"), NOW) == []
     assert await devices.get(factories.name("user"), NOW) is None
 
 
@@ -57,7 +57,7 @@ async def test_a_user_may_be_limited_to_one_device(devices: UserDeviceRepository
     await devices.register(factories.device(user), is_only_one=False)
     last = factories.device(user, updated_at=MOMENT + 5)
     await devices.register(last, is_only_one=True)
-    assert await devices.of_user(user, NOW) == [last]
+    assert await devices.list_by_user(user, NOW) == [last]
 
 
 async def test_a_new_token_replaces_the_old_one(devices: UserDeviceRepository) -> None:
@@ -68,12 +68,12 @@ async def test_a_new_token_replaces_the_old_one(devices: UserDeviceRepository) -
     second = factories.device(user, device_id=first.device_id, updated_at=MOMENT + 1)
     registered = await devices.register(second, is_only_one=False)
     assert registered == replace(second, push_to_start_token="start-1")
-    assert await devices.of_user(user, NOW) == [registered]
+    assert await devices.list_by_user(user, NOW) == [registered]
     third = factories.device(
         user, device_id=first.device_id, updated_at=MOMENT + 2, push_to_start_token="start-2"
     )
     assert await devices.register(third, is_only_one=False) == third
-    assert await devices.of_user(user, NOW) == [third]
+    assert await devices.list_by_user(user, NOW) == [third]
 
 
 @pytest.mark.parametrize("is_only_one", [True, False])
@@ -87,7 +87,7 @@ async def test_concurrent_registrations_of_a_device_leave_one_record(
         for number in range(8)
     ]
     await asyncio.gather(*(devices.register(each, is_only_one=is_only_one) for each in attempts))
-    [left] = await devices.of_user(user, NOW)
+    [left] = await devices.list_by_user(user, NOW)
     assert left in attempts
 
 
@@ -99,7 +99,7 @@ async def test_the_number_of_devices_is_limited(devices: UserDeviceRepository) -
     ]
     for each in made:
         await devices.register(each, is_only_one=False)
-    assert await devices.of_user(user, NOW) == made[:2:-1]
+    assert await devices.list_by_user(user, NOW) == made[:2:-1]
 
 
 async def test_an_expired_device_is_not_returned(devices: UserDeviceRepository) -> None:
@@ -109,11 +109,11 @@ async def test_an_expired_device_is_not_returned(devices: UserDeviceRepository) 
     await devices.register(old, is_only_one=False)
     assert await devices.get(user, NOW + 9) == old
     assert await devices.get(user, NOW + 10) is None
-    assert await devices.of_user(user, NOW + 10) == []
+    assert await devices.list_by_user(user, NOW + 10) == []
     assert await devices.update_push_to_start(old, "start", MOMENT + 10_000, NOW + DAY) is None
     new = factories.device(user, updated_at=MOMENT + 20_000)
     await devices.register(new, is_only_one=False)
-    assert await devices.of_user(user, 0) == [new]
+    assert await devices.list_by_user(user, 0) == [new]
 
 
 async def test_an_expired_device_does_not_hide_another(
@@ -146,9 +146,9 @@ async def test_a_push_to_start_token_is_kept_until_it_is_rejected(
     second = await devices.update_push_to_start(phone, "start-2", MOMENT + 8, NOW + 91 * DAY)
     assert second is not None
     assert not await devices.remove_push_to_start(first)
-    assert await devices.of_user(user, NOW) == [second]
+    assert await devices.list_by_user(user, NOW) == [second]
     assert await devices.remove_push_to_start(second)
-    assert await devices.of_user(user, NOW) == [replace(second, push_to_start_token=None)]
+    assert await devices.list_by_user(user, NOW) == [replace(second, push_to_start_token=None)]
 
 
 async def test_a_deleted_device_is_returned_once(devices: UserDeviceRepository) -> None:
@@ -193,11 +193,11 @@ async def test_an_expired_follow_is_not_returned(follows: FollowRepository) -> N
     """By get, by match, by user and by unfollow."""
     made = factories.follow(factories.number(), expires_at=NOW + 10)
     await follows.follow(made)
-    assert [each async for each in follows.of_match(made.match_id, NOW + 9)] == [made]
-    assert (await follows.of_user(made.user_id, NOW + 9, 10))[0] == [made]
+    assert [each async for each in follows.list_by_match(made.match_id, NOW + 9)] == [made]
+    assert (await follows.list_by_user(made.user_id, NOW + 9, 10))[0] == [made]
     assert await follows.get(made.match_id, made.user_id, NOW + 10) is None
-    assert [each async for each in follows.of_match(made.match_id, NOW + 10)] == []
-    assert (await follows.of_user(made.user_id, NOW + 10, 10))[0] == []
+    assert [each async for each in follows.list_by_match(made.match_id, NOW + 10)] == []
+    assert (await follows.list_by_user(made.user_id, NOW + 10, 10))[0] == []
     assert await follows.unfollow(made.match_id, made.user_id, NOW + 10) is None
 
 
@@ -210,9 +210,9 @@ async def test_the_follows_of_a_user_are_paginated(follows: FollowRepository) ->
     )
     for each in (*made, factories.follow(made[0].match_id)):
         await follows.follow(each)
-    found, start = await follows.of_user(user, NOW, 2)
+    found, start = await follows.list_by_user(user, NOW, 2)
     while start is not None:
-        page, start = await follows.of_user(user, NOW, 2, start)
+        page, start = await follows.list_by_user(user, NOW, 2, start)
         found += page
     assert found == made
 
@@ -238,9 +238,9 @@ async def test_followers_are_read_and_deleted_page_by_page(
         await engine.batch_write(
             BatchWrite(CRICKET_MATCH_FOLLOWS, tuple(items[start : start + 25]))
         )
-    assert [each async for each in follows.of_match(match_id, NOW)] == made
+    assert [each async for each in follows.list_by_match(match_id, NOW)] == made
     assert await follows.remove_all(match_id) == PAGE + 10
-    assert [each async for each in follows.of_match(match_id, NOW)] == []
+    assert [each async for each in follows.list_by_match(match_id, NOW)] == []
     assert await follows.remove_all(match_id) == 0
     assert await follows.get(other.match_id, other.user_id, NOW) == other
 
@@ -259,19 +259,22 @@ async def test_a_user_has_one_subscription_per_token(
     assert await subscriptions.register(
         replace(phone, team_id="1", created_at=MOMENT + 9)
     ) == replace(phone, team_id="1")
-    assert [each async for each in subscriptions.of_match(match_id, NOW)] == [
+    assert [each async for each in subscriptions.list_by_match(match_id, NOW)] == [
         replace(phone, team_id="1"),
         tablet,
         other,
     ]
-    assert [each async for each in subscriptions.of_match(match_id, NOW + 10)] == [
+    assert [each async for each in subscriptions.list_by_match(match_id, NOW + 10)] == [
         replace(phone, team_id="1"),
         tablet,
     ]
     assert not await subscriptions.remove(match_id, "a", factories.name("user"))
     assert await subscriptions.remove(match_id, "a", user)
     assert not await subscriptions.remove(match_id, "a", user)
-    assert [each.push_token async for each in subscriptions.of_match(match_id, NOW)] == ["b", "c"]
+    assert [each.push_token async for each in subscriptions.list_by_match(match_id, NOW)] == [
+        "b",
+        "c",
+    ]
 
 
 async def test_an_unfollow_deletes_the_subscriptions_of_one_user(
@@ -290,10 +293,12 @@ async def test_an_unfollow_deletes_the_subscriptions_of_one_user(
     await asyncio.gather(*(subscriptions.register(each) for each in (*mine, *others, elsewhere)))
     assert await subscriptions.remove_of_user(match_id, user) == mine
     assert await subscriptions.remove_of_user(match_id, user) == []
-    assert len([each async for each in subscriptions.of_match(match_id, NOW)]) == 30
+    assert len([each async for each in subscriptions.list_by_match(match_id, NOW)]) == 30
     assert await subscriptions.remove_all(match_id) == 30
-    assert [each async for each in subscriptions.of_match(match_id, NOW)] == []
-    assert [each async for each in subscriptions.of_match(elsewhere.match_id, NOW)] == [elsewhere]
+    assert [each async for each in subscriptions.list_by_match(match_id, NOW)] == []
+    assert [each async for each in subscriptions.list_by_match(elsewhere.match_id, NOW)] == [
+        elsewhere
+    ]
 
 
 async def test_one_of_many_concurrent_senders_may_notify_a_user(

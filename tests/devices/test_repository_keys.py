@@ -64,17 +64,27 @@ async def test_a_key_id_is_unique(keys: ApiKeyRepository) -> None:
 async def test_last_used_is_updated_unless_recent(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
-    assert await keys.used(key.key_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
-    assert not await keys.used(key.key_id, "2026-01-01T00:14:00Z", before="2026-01-01T00:09:00Z")
-    assert not await keys.used(key.key_id, "2026-01-01T00:01:00Z", before="2025-12-31T23:56:00Z")
+    assert await keys.update_last_used(
+        key.key_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z"
+    )
+    assert not await keys.update_last_used(
+        key.key_id, "2026-01-01T00:14:00Z", before="2026-01-01T00:09:00Z"
+    )
+    assert not await keys.update_last_used(
+        key.key_id, "2026-01-01T00:01:00Z", before="2025-12-31T23:56:00Z"
+    )
     assert (await stored(keys, key.key_id) or {})["last_used_at"] == "2026-01-01T00:10:00Z"
-    assert await keys.used(key.key_id, "2026-01-01T00:15:00Z", before="2026-01-01T00:10:00Z")
+    assert await keys.update_last_used(
+        key.key_id, "2026-01-01T00:15:00Z", before="2026-01-01T00:10:00Z"
+    )
     assert (await keys.by_hash(key.api_key_hash) or key).last_used_at == "2026-01-01T00:15:00Z"
 
 
 async def test_use_and_revocation_never_create_a_key(keys: ApiKeyRepository) -> None:
     unknown_id = new_uuid()
-    assert not await keys.used(unknown_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z")
+    assert not await keys.update_last_used(
+        unknown_id, "2026-01-01T00:10:00Z", before="2026-01-01T00:05:00Z"
+    )
     assert not await keys.revoke(unknown_id)
     assert await stored(keys, unknown_id) is None
 

@@ -189,7 +189,7 @@ class Follows:
         frequency="every 2.5 s",
         bound=200,
     )
-    async def of_match(self, match_id: str) -> AsyncGenerator[Item, None]:
+    async def list_by_match(self, match_id: str) -> AsyncGenerator[Item, None]:
         async for follow in self.store.items(FOLLOWS, F("matchId") == match_id, page=3):
             yield follow
 

@@ -212,7 +212,7 @@ async def test_a_repository_reads_and_writes_as_it_declares(store: Store) -> Non
         await follows.follow("m007", user, expires_at=100)
     with pytest.raises(TransactionCancelled):
         await follows.follow("m007", "ann", expires_at=100)
-    assert [follow["userId"] async for follow in follows.of_match("m007")] == [
+    assert [follow["userId"] async for follow in follows.list_by_match("m007")] == [
         "ann",
         "bob",
         "cid",
@@ -222,7 +222,7 @@ async def test_a_repository_reads_and_writes_as_it_declares(store: Store) -> Non
     assert follow is not None
     assert match == fixture(7, venue="Lord's")
     assert await follows.remove_all("m007") == 4
-    assert [follow async for follow in follows.of_match("m007")] == []
+    assert [follow async for follow in follows.list_by_match("m007")] == []
 
 
 async def test_a_failed_condition_is_not_counted_as_an_error(store: Store) -> None:

@@ -205,7 +205,7 @@ class Handlers:
         user_id = await self.auth.user_id(request)
         query = read_query(request, users.FollowListQuery)
         purpose = query_fingerprint("cricket.follows", user=user_id)
-        follows, next_key = await self.services.follows.of_user(
+        follows, next_key = await self.services.follows.list_by_user(
             user_id, query.limit, self._decode_cursor(purpose, query.cursor)
         )
         page = users.FollowPage(

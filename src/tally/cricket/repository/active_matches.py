@@ -189,7 +189,7 @@ class ActiveMatchRepository:
         frequency="Every 30s",
         bound=MAX_MATCHES,
     )
-    async def unfinished(self) -> list[ActiveMatch]:
+    async def list_unfinished(self) -> list[ActiveMatch]:
         """Return matches that are not over or not cleaned up, by id."""
         is_unfinished = (F("pollerState") != PollerState.ENDED.value) | not_exists("ttl")
         items = self.store.scan_items(ACTIVE_MATCHES, filter=is_unfinished, consistent=True)

@@ -90,7 +90,7 @@ class UserDeviceRepository:
         frequency="Per push send / per request",
         bound=MAX_DEVICES,
     )
-    async def of_user(self, user_id: str, now: int) -> list[UserDevice]:
+    async def list_by_user(self, user_id: str, now: int) -> list[UserDevice]:
         """Return the devices of a user that have not expired, most recently used first."""
         return await self._of_user(user_id, now)
 

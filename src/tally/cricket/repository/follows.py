@@ -72,7 +72,7 @@ class FollowRepository:
         frequency="Every 2.5s per live match",
         bound=MAX_FOLLOWERS,
     )
-    async def of_match(self, match_id: str, now: int) -> AsyncGenerator[Follow, None]:
+    async def list_by_match(self, match_id: str, now: int) -> AsyncGenerator[Follow, None]:
         """Yield all follows of a match by user id; reads page by page."""
         where, alive = F("matchId") == match_id, F("expiresAt") > now
         async for item in self.store.items(
@@ -164,7 +164,7 @@ class FollowRepository:
         trigger="GET /user/follows",
         frequency="Per request",
     )
-    async def of_user(
+    async def list_by_user(
         self, user_id: str, now: int, limit: int, start: Key | None = None
     ) -> tuple[list[Follow], Key | None]:
         """Return a page of a user's follows by match id, and the next start key."""

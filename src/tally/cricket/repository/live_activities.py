@@ -323,7 +323,7 @@ class LiveActivityRepository:
         frequency="Every 30s per live match",
         bound=MAX_ACTIVITIES,
     )
-    async def of_match(self, match_id: str, now: int) -> AsyncGenerator[LiveActivity, None]:
+    async def list_by_match(self, match_id: str, now: int) -> AsyncGenerator[LiveActivity, None]:
         """Yield all activities of a match by user and device; reads page by page."""
         where, alive = F("matchId") == match_id, F("ttl") > now // 1000
         async for item in self.store.items(
@@ -341,7 +341,7 @@ class LiveActivityRepository:
         frequency="On unfollow",
         bound=MAX_PER_USER,
     )
-    async def of_user(self, match_id: str, user_id: str, now: int) -> list[LiveActivity]:
+    async def list_by_user(self, match_id: str, user_id: str, now: int) -> list[LiveActivity]:
         """Return the activities of a user on all devices."""
         where = (F("matchId") == match_id) & F(USER_AND_DEVICE).begins_with(
             activity_key(user_id, "")

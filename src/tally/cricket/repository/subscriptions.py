@@ -58,7 +58,9 @@ class ActivitySubscriptionRepository:
         frequency="Every 2.5s per live match",
         bound=MAX_SUBSCRIPTIONS,
     )
-    async def of_match(self, match_id: str, now: int) -> AsyncGenerator[ActivitySubscription, None]:
+    async def list_by_match(
+        self, match_id: str, now: int
+    ) -> AsyncGenerator[ActivitySubscription, None]:
         """Yield the subscriptions of a match that have not expired at `now` seconds, by token."""
         where, alive = F("matchId") == match_id, F("expiresAt") > now
         async for item in self.store.items(

@@ -47,7 +47,7 @@ class TeamSeasonRepository:
         frequency="Per request / per enrichment",
         bound=MAX_PER_SEASON,
     )
-    async def of_season(self, season_id: str) -> list[TeamSeason]:
+    async def list_by_season(self, season_id: str) -> list[TeamSeason]:
         items = self.store.items(CRICKET_TEAM_SEASONS, F("seasonId") == season_id, consistent=True)
         return [_MAPPER.to_record(item) async for item in items]
 

@@ -110,7 +110,7 @@ class ApiKeyRepository:
         trigger="POST /register, POST /data",
         frequency="At most every 5 minutes per key",
     )
-    async def used(self, key_id: str, time: str, before: str) -> bool:
+    async def update_last_used(self, key_id: str, time: str, before: str) -> bool:
         """Record the use of a key, unless it was recorded after `before`."""
         is_due = exists("key_id") & (not_exists("last_used_at") | (F("last_used_at") <= before))
         try:

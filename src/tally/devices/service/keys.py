@@ -86,7 +86,9 @@ class ApiKeyService:
     async def _record_use(self, key: ApiKey) -> None:
         now = self.clock.now()
         try:
-            await self.keys.used(key.key_id, rfc3339(now), rfc3339(now - LAST_USED_INTERVAL))
+            await self.keys.update_last_used(
+                key.key_id, rfc3339(now), rfc3339(now - LAST_USED_INTERVAL)
+            )
         except Unavailable:
             self.recently_used.remove(key.key_id)
             raise

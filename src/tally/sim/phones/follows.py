@@ -80,7 +80,7 @@ class FollowManager:
         finally:
             self.pending.discard(match_id)
 
-    async def dismissed(self, activity: PhoneActivity) -> None:
+    async def on_dismissed(self, activity: PhoneActivity) -> None:
         """Unfollow the match of a dismissed activity."""
         await self._remove(activity.match_id, _DISMISSED)
         await self._report(activity.match_id, _DISMISSED)

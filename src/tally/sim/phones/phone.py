@@ -170,7 +170,7 @@ class VirtualPhone:
         elif event is ActivityEvent.ENDED:
             app.tokens.forget(activity.match_id)
         else:
-            self._start(app.follows.dismissed(activity))
+            self._start(app.follows.on_dismissed(activity))
 
     async def _register_token(self, app: CricketApp, activity: PhoneActivity) -> None:
         team_id = activity.attributes.get("teamId")

@@ -108,7 +108,7 @@ class AuthorizationStore:
             raise unauthorized("Athlete", "access_token")
         return access
 
-    def access_of(self, athlete_id: int) -> AccessTokenInfo | None:
+    def access_token_for(self, athlete_id: int) -> AccessTokenInfo | None:
         """What the athlete authorizes now; None if nothing."""
         grant = self._grants.get(athlete_id)
         return (

@@ -131,7 +131,9 @@ class StravaControl:
 
     async def state(self, _: Request) -> Response:
         core, log = self.core, self.core.webhooks.log
-        connected = [number for number in core.athletes if core.authorizations.access_of(number)]
+        connected = [
+            number for number in core.athletes if core.authorizations.access_token_for(number)
+        ]
         return Json(
             {
                 "athletes": list(core.athletes.values()),

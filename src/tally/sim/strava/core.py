@@ -141,7 +141,7 @@ class StravaCore:
             del self.activities[next(iter(self.activities))]
 
     def _is_visible(self, activity: StravaActivity) -> bool:
-        access = self.authorizations.access_of(activity.athlete_id)
+        access = self.authorizations.access_token_for(activity.athlete_id)
         if access is None or not access.reads_activities:
             return False
         return access.reads_private_activities or not activity.private

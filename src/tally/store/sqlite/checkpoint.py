@@ -39,7 +39,7 @@ class Checkpoint:
         )
         self._thread.start()
 
-    def committed(self, _connection: apsw.Connection, _name: str, log_pages: int) -> int:
+    def on_commit(self, _connection: apsw.Connection, _name: str, log_pages: int) -> int:
         """Handle SQLite's WAL hook, which reports the log's length after each commit."""
         if log_pages < self._copied_pages:  # the log was restarted
             self._copied_pages = 0

@@ -335,4 +335,4 @@ class SqliteEngine:
         current = {name: self._writer_registry.layout(name) for name in tables}
         if all(current[name] is layout for name, layout in tables.items()):
             return transactions
-        return [prepared.refreshed(current) for prepared in transactions]
+        return [prepared.with_layouts(current) for prepared in transactions]

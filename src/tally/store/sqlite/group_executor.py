@@ -47,11 +47,11 @@ class BatchingExecutor:
                 job.failure = error
         run.flush()
 
-    def committed(self, connection: apsw.Connection) -> None:
+    def on_commit(self, connection: apsw.Connection) -> None:
         """Remember the data version: until it changes, the registry is current."""
         self._data_version = connection.data_version("main")
 
-    def rolled_back(self) -> None:
+    def on_rollback(self) -> None:
         """Discard what was read or created in the transaction."""
         self._registry.invalidate()
         self._data_version = 0

@@ -44,7 +44,7 @@ class PreparedTransaction(Struct, frozen=True):
     operation: Transaction
     steps: list[Step]
 
-    def refreshed(self, layouts: Mapping[str, Layout]) -> "PreparedTransaction":
+    def with_layouts(self, layouts: Mapping[str, Layout]) -> "PreparedTransaction":
         """Return the transaction, validated and encoded again for tables that changed."""
         steps = [(layouts[old.table.name], step) for old, step in self.steps]
         return PreparedTransaction(

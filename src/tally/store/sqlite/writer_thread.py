@@ -37,8 +37,8 @@ class GroupExecutor(Protocol):
     """Runs a group inside a transaction, and is notified of the commit or rollback."""
 
     def run(self, connection: apsw.Connection, group: list[WriteJob]) -> None: ...
-    def committed(self, connection: apsw.Connection) -> None: ...
-    def rolled_back(self) -> None: ...
+    def on_commit(self, connection: apsw.Connection) -> None: ...
+    def on_rollback(self) -> None: ...
 
 
 class WriterThread:
@@ -60,7 +60,7 @@ class WriterThread:
         self._queue: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._closed = False
         self._checkpoint = Checkpoint(path)
-        self._connection.set_wal_hook(self._checkpoint.committed)
+        self._connection.set_wal_hook(self._checkpoint.on_commit)
         self._thread = threading.Thread(target=self._run, name="tally-store-writer", daemon=True)
         self._thread.start()
 
@@ -136,11 +136,11 @@ class WriterThread:
         try:
             self._executor.run(connection, group)
             connection.execute("COMMIT")
-            self._executor.committed(connection)
+            self._executor.on_commit(connection)
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            self._executor.rolled_back()
+            self._executor.on_rollback()
             raise
 
     def _to_error(self, error: Exception) -> Exception:

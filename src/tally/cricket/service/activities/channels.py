@@ -65,7 +65,7 @@ class MatchChannels:
         self._cleaned_up_at = now
         try:
             unused = frozenset(await self.apns.list_channels()) - {
-                match.channel_id for match in await self.matches.unfinished()
+                match.channel_id for match in await self.matches.list_unfinished()
             }
             deleted = [
                 await self.apns.delete_channel(channel_id)

@@ -37,7 +37,7 @@ class DeviceService:
         if self.is_only_one:
             device = await self.devices.get(user_id, self.clock.seconds())
             return [] if device is None else [device]
-        return await self.devices.of_user(user_id, self.clock.seconds())
+        return await self.devices.list_by_user(user_id, self.clock.seconds())
 
     async def register(self, user_id: str, installation: AppInstallation) -> UserDevice:
         now = self.clock.milliseconds()
@@ -81,7 +81,7 @@ class DeviceService:
     ) -> UserDevice:
         if (device_token is None) == (device_id is None):
             raise one_device_identifier()
-        for device in await self.devices.of_user(user_id, self.clock.seconds()):
+        for device in await self.devices.list_by_user(user_id, self.clock.seconds()):
             if device_token in {None, device.device_token} and device_id in {
                 None,
                 device.device_id,

@@ -84,7 +84,9 @@ class MatchFinisher:
     ) -> AsyncGenerator[Push, None]:
         now = self.clock.milliseconds()
         page: list[LiveActivity] = []
-        async with aclosing(self.repositories.activities.of_match(match_id, now)) as activities:
+        async with aclosing(
+            self.repositories.activities.list_by_match(match_id, now)
+        ) as activities:
             async for activity in activities:
                 page.append(activity)
                 if len(page) == PAGE_SIZE:
@@ -96,7 +98,7 @@ class MatchFinisher:
         if is_notified:
             return
         async with aclosing(
-            self.repositories.subscriptions.of_match(match_id, now // 1000)
+            self.repositories.subscriptions.list_by_match(match_id, now // 1000)
         ) as subscriptions:
             async for subscription in subscriptions:
                 for push in await self.ender.pushes(

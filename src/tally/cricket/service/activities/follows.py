@@ -42,10 +42,10 @@ class FollowService:
             raise not_followed()
         return follow
 
-    async def of_user(
+    async def list_by_user(
         self, user_id: str, limit: int, start: Mapping[str, Any] | None
     ) -> tuple[list[Follow], Mapping[str, Any] | None]:
-        return await self.follows.of_user(user_id, self.clock.seconds(), limit, start)
+        return await self.follows.list_by_user(user_id, self.clock.seconds(), limit, start)
 
     async def follow(
         self, match_id: str, user_id: str, team_id: str | None

@@ -51,7 +51,7 @@ class ActivityService:
 
     async def on_followed(self, fixture: Fixture, follow: Follow) -> None:
         """Start missing Live Activities of a new follower, and apply a changed team to the rest."""
-        existing = await self.repositories.activities.of_user(
+        existing = await self.repositories.activities.list_by_user(
             follow.match_id, follow.user_id, self.clock.milliseconds()
         )
         payloads = self._payloads(follow.match_id)
@@ -85,7 +85,7 @@ class ActivityService:
 
     async def on_device_ready(self, user_id: str) -> None:
         """Start the user's live matches on a device that has registered a push-to-start token."""
-        follows, _ = await self.repositories.follows.of_user(
+        follows, _ = await self.repositories.follows.list_by_user(
             user_id, self.clock.seconds(), MAX_FOLLOWS
         )
         fixtures = await self.repositories.fixtures.get_many(follow.match_id for follow in follows)
@@ -147,7 +147,7 @@ class ActivityService:
         """End the match's Live Activities on all devices of a user who no longer follows it."""
         payloads = self._payloads(match_id)
         removed = await self.repositories.subscriptions.remove_of_user(match_id, user_id)
-        activities = await self.repositories.activities.of_user(
+        activities = await self.repositories.activities.list_by_user(
             match_id, user_id, self.clock.milliseconds()
         )
         pushes = [

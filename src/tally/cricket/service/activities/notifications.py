@@ -70,7 +70,7 @@ class FollowerNotifier:
     async def _pushes(self, notification: MatchNotification) -> AsyncGenerator[Push, None]:
         page: list[str] = []
         async with aclosing(
-            self.follows.of_match(notification.match_id, self.clock.seconds())
+            self.follows.list_by_match(notification.match_id, self.clock.seconds())
         ) as follows:
             async for follow in follows:
                 key = (notification.match_id, follow.user_id, notification.kind)
@@ -108,7 +108,7 @@ class FollowerNotifier:
         if await self.notices.was_sent(*key, now // 1000):
             self.notified.put(key, True)
             return []
-        devices = await self.devices.of_user(user_id, now // 1000)
+        devices = await self.devices.list_by_user(user_id, now // 1000)
         if not devices:
             return []
         notice = SentNotification(

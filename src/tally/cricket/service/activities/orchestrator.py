@@ -52,7 +52,7 @@ class MatchOrchestrator:
     async def run(self) -> None:
         """Process all matches once."""
         live = {fixture.match_id for fixture in await self.fixtures.live()}
-        active = {match.match_id for match in await self.matches.unfinished()}
+        active = {match.match_id for match in await self.matches.list_unfinished()}
         self._over_since = {
             match_id: since for match_id, since in self._over_since.items() if match_id in active
         }

@@ -80,7 +80,7 @@ class ActivityStarter:
         now = self.clock.milliseconds()
         follow = follower.follow
         pushes: list[Push] = []
-        for device in await self.devices.of_user(follow.user_id, now // 1000):
+        for device in await self.devices.list_by_user(follow.user_id, now // 1000):
             activity = follower.activities.get(device.device_id)
             if device.push_to_start_token is None or not is_start_due(activity, now, restartable):
                 continue

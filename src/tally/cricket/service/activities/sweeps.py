@@ -73,8 +73,8 @@ class Sweeper:
         self, fixture: Fixture, get_channel: GetChannel, ends: list[Push]
     ) -> AsyncGenerator[Push, None]:
         now = self.clock.milliseconds()
-        follows = self.follows.of_match(fixture.match_id, now // 1000)
-        activities = self.activities.of_match(fixture.match_id, now)
+        follows = self.follows.list_by_match(fixture.match_id, now // 1000)
+        activities = self.activities.list_by_match(fixture.match_id, now)
         async with (
             aclosing(follows),
             aclosing(activities),
@@ -155,15 +155,15 @@ async def merge_by_user(
     follow, activity = await anext(follows, None), await anext(activities, None)
     while follow is not None or activity is not None:
         user_id = min(item.user_id for item in (follow, activity) if item is not None)
-        of_user: list[LiveActivity] = []
+        list_by_user: list[LiveActivity] = []
         while activity is not None and activity.user_id == user_id:
-            of_user.append(activity)
+            list_by_user.append(activity)
             activity = await anext(activities, None)
         if follow is not None and follow.user_id == user_id:
-            yield UserActivities(user_id, follow, of_user)
+            yield UserActivities(user_id, follow, list_by_user)
             follow = await anext(follows, None)
         else:
-            yield UserActivities(user_id, None, of_user)
+            yield UserActivities(user_id, None, list_by_user)
 
 
 async def _pages(users: AsyncIterator[UserActivities]) -> AsyncIterator[list[UserActivities]]:

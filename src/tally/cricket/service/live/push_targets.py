@@ -31,7 +31,9 @@ class PushTargets:
         async with aclosing(self.activities.targets(match_id, now)) as targets:
             async for page in targets:
                 yield page
-        async with aclosing(self.subscriptions.of_match(match_id, now // 1000)) as subscriptions:
+        async with aclosing(
+            self.subscriptions.list_by_match(match_id, now // 1000)
+        ) as subscriptions:
             async for subscription in subscriptions:
                 yield [subscription]
 

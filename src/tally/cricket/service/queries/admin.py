@@ -68,10 +68,13 @@ class AdminService:
             raise match_not_found()
         now = self.clock.milliseconds()
         statuses = Counter(
-            [activity.status.value async for activity in self.activities.of_match(match_id, now)]
+            [
+                activity.status.value
+                async for activity in self.activities.list_by_match(match_id, now)
+            ]
         )
         followers = 0
-        async for _ in self.follows.of_match(match_id, now // 1000):
+        async for _ in self.follows.list_by_match(match_id, now // 1000):
             followers += 1
         hashes = {
             view: await self.hashes.get(match_id, view) for view in (NEUTRAL, *fixture.team_ids)

@@ -42,7 +42,7 @@ class TeamService:
         return team
 
     async def season_teams(self, season_id: str) -> list[TeamSeason]:
-        return await self.seasons.of_season(season_id)
+        return await self.seasons.list_by_season(season_id)
 
     async def update(self, team_id: str, changes: Mapping[str, Any]) -> Team:
         """Change fields of a team; later syncs do not overwrite them."""
