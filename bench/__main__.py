@@ -27,16 +27,19 @@ from bench.store import compare_with_dynamodb_local, compare_with_raw, measure_g
 _COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met")
 
 
+Names = Annotated[
+    str,
+    typer.Option(
+        help="Run the parts whose names contain this: raw, growth, dynamodb, devices, history,"
+        " collect, scoreboard, push, live, cricket, startup."
+    ),
+]
+
+
 def main(
     *,
     json: Annotated[Path, typer.Option(help="File for the results.")] = Path("bench.json"),
-    only: Annotated[
-        str,
-        typer.Option(
-            help="Run the parts whose names contain this: raw, growth, dynamodb, devices, history,"
-            " collect, scoreboard, push, live, cricket, startup."
-        ),
-    ] = "",
+    only: Names = "",
     rounds: Annotated[int, typer.Option(min=3, help="Rounds per comparison.")] = 9,
     items: Annotated[
         int,
@@ -83,19 +86,24 @@ def main(
     if hours:
         parts["devices-hours"] = endurance(hours)
     lines = uvloop.run(_collect(console, only, rounds, parts))
+    total = round(time.monotonic() - started, 1)
+    _write_results(json, total, lines)
+    console.print(f"{len(lines)} results in {total} s, written to {json}")
+    if any(line.met is False for line in lines):
+        console.print("Some targets were missed; on a busy machine, run the benchmarks again.")
+
+
+def _write_results(path: Path, seconds: float, lines: list[Line]) -> None:
     results = {
         "machine": {
             "python": platform.python_version(),
             "sqlite": apsw.sqlite_lib_version(),
             "system": platform.platform(),
         },
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": seconds,
         "lines": [msgspec.to_builtins(line) for line in lines],
     }
-    json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
-    console.print(f"{len(lines)} results in {results['seconds']} s, written to {json}")
-    if any(line.met is False for line in lines):
-        console.print("Some targets were missed; on a busy machine, run the benchmarks again.")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
 
 
 async def _collect(

@@ -1,10 +1,21 @@
 """Matches from the simulator through the gateway have the scores that were played."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tally.cricket.model.feed import MatchFeed, MatchStatus, Overs, Target, Toss, WicketKind
+from tally.cricket.model.feed import (
+    InningsFeed,
+    MatchFeed,
+    MatchStatus,
+    Overs,
+    Target,
+    Toss,
+    WicketKind,
+)
 from tally.cricket.sportmonks import payloads
 from tally.cricket.sportmonks.translation import translate_match
 from tally.kit.clock import ManualClock
@@ -65,56 +76,51 @@ def expect_scorecards(feed: MatchFeed, name: str) -> None:
     assert feed.status is (
         MatchStatus.ABANDONED if wanted["result"] == "No result" else MatchStatus.FINISHED
     )
-    for card, told_of in zip(feed.innings, wanted["innings"], strict=True):
-        assert (card.number, card.is_super_over, card.runs, card.wickets, str(card.overs)) == (
-            told_of["innings"],
-            told_of["super_over"],
-            told_of["runs"],
-            told_of["wickets"],
-            told_of["overs"],
-        )
+    for card, expected_card in zip(feed.innings, wanted["innings"], strict=True):
         side = feed.side(card.team_id)
         assert side is not None
-        assert side.name == told_of["team"]
-        assert card.extras is not None
-        found = {
-            theirs: getattr(card.extras, ours)
-            for theirs, ours in EXTRAS.items()
-            if getattr(card.extras, ours)
-        }
-        assert found == told_of["extras"]
-        assert [
-            (
-                each.name,
-                each.runs,
-                each.balls,
-                each.fours,
-                each.sixes,
-                "not out" if each.how_out is None else each.how_out.value,
-            )
-            for each in card.batters
-        ] == [
-            tuple(each[field] for field in ("name", "runs", "balls", "fours", "sixes", "how_out"))
-            for each in told_of["batters"]
-        ]
-        assert [
-            (
-                each.name,
-                each.wickets,
-                each.runs,
-                f"{each.overs}.{each.balls}",
-                each.maidens,
-                each.wides,
-                each.noballs,
-            )
-            for each in card.bowlers
-        ] == [
-            tuple(
-                each[field]
-                for field in ("name", "wickets", "runs", "overs", "maidens", "wides", "noballs")
-            )
-            for each in told_of["bowlers"]
-        ]
+        assert side.name == expected_card["team"]
+        expect_innings(card, expected_card)
+
+
+def expect_innings(card: InningsFeed, expected_card: Mapping[str, Any]) -> None:
+    assert (card.number, card.is_super_over, card.runs, card.wickets, str(card.overs)) == tuple(
+        expected_card[field] for field in ("innings", "super_over", "runs", "wickets", "overs")
+    )
+    assert card.extras is not None
+    found = {
+        theirs: getattr(card.extras, ours)
+        for theirs, ours in EXTRAS.items()
+        if getattr(card.extras, ours)
+    }
+    assert found == expected_card["extras"]
+    assert [
+        (
+            batter.name,
+            batter.runs,
+            batter.balls,
+            batter.fours,
+            batter.sixes,
+            "not out" if batter.how_out is None else batter.how_out.value,
+        )
+        for batter in card.batters
+    ] == [
+        tuple(line[field] for field in ("name", "runs", "balls", "fours", "sixes", "how_out"))
+        for line in expected_card["batters"]
+    ]
+    bowler_fields = ("name", "wickets", "runs", "overs", "maidens", "wides", "noballs")
+    assert [
+        (
+            bowler.name,
+            bowler.wickets,
+            bowler.runs,
+            f"{bowler.overs}.{bowler.balls}",
+            bowler.maidens,
+            bowler.wides,
+            bowler.noballs,
+        )
+        for bowler in card.bowlers
+    ] == [tuple(line[field] for field in bowler_fields) for line in expected_card["bowlers"]]
 
 
 async def test_every_ball_of_the_bundled_match_is_translated() -> None:
@@ -318,76 +324,78 @@ def test_any_match_is_consistent(made: dict[str, object]) -> None:
             assert sum(batter.runs for batter in card.batters) + card.extras.total == card.runs
 
 
+# Numbers as text, nulls, whole overs, no line-up, and relations that are not included.
+SPARSE_FIXTURE: Mapping[str, Any] = {
+    "resource": "fixtures",
+    "id": 28_001,
+    "league_id": "3",
+    "season_id": None,
+    "round": None,
+    "localteam_id": 37,
+    "visitorteam_id": 36,
+    "starting_at": "2026-08-06T12:00:00.000000Z",
+    "type": "T20I",
+    "live": True,
+    "status": "2nd Innings",
+    "note": None,
+    "toss_won_team_id": 37,
+    "elected": None,
+    "super_over": False,
+    "rpc_overs": "17.3",
+    "rpc_target": 120,
+    "localteam_dl_data": {"score": None, "overs": None, "wickets_out": None},
+    "runs": [
+        {"team_id": 37, "inning": 1, "score": 127, "wickets": 9, "overs": 20, "pp1": "1-6"},
+        {"team_id": 36, "inning": 2, "score": None, "wickets": None, "overs": None},
+    ],
+    "batting": [
+        {
+            "scoreboard": "S1",
+            "player_id": 5,
+            "sort": 1,
+            "score": 50,
+            "ball": "44",
+            "rate": 113,
+            "bowling_player_id": 9,
+        },
+        {
+            "scoreboard": "S1",
+            "player_id": 6,
+            "sort": 2,
+            "score": 8,
+            "ball": 7,
+            "runout_by_id": 9,
+            "active": False,
+        },
+        {
+            "scoreboard": "S1",
+            "player_id": 7,
+            "sort": 3,
+            "score": 3,
+            "ball": 4,
+            "active": True,
+            "result": {"name": "Not Out"},
+        },
+    ],
+    "bowling": [
+        {
+            "scoreboard": "S1",
+            "player_id": 9,
+            "team_id": 36,
+            "overs": 3.2,
+            "medians": 0,
+            "runs": 16,
+            "rate": 4.8,
+        }
+    ],
+    "weather_report": [],
+}
+
+
 def test_an_incomplete_fixture_is_translated() -> None:
-    """Numbers as text, nulls, whole overs, no line-up, and relations that are not included."""
-    sparse = {
-        "resource": "fixtures",
-        "id": 28_001,
-        "league_id": "3",
-        "season_id": None,
-        "round": None,
-        "localteam_id": 37,
-        "visitorteam_id": 36,
-        "starting_at": "2026-08-06T12:00:00.000000Z",
-        "type": "T20I",
-        "live": True,
-        "status": "2nd Innings",
-        "note": None,
-        "toss_won_team_id": 37,
-        "elected": None,
-        "super_over": False,
-        "rpc_overs": "17.3",
-        "rpc_target": 120,
-        "localteam_dl_data": {"score": None, "overs": None, "wickets_out": None},
-        "runs": [
-            {"team_id": 37, "inning": 1, "score": 127, "wickets": 9, "overs": 20, "pp1": "1-6"},
-            {"team_id": 36, "inning": 2, "score": None, "wickets": None, "overs": None},
-        ],
-        "batting": [
-            {
-                "scoreboard": "S1",
-                "player_id": 5,
-                "sort": 1,
-                "score": 50,
-                "ball": "44",
-                "rate": 113,
-                "bowling_player_id": 9,
-            },
-            {
-                "scoreboard": "S1",
-                "player_id": 6,
-                "sort": 2,
-                "score": 8,
-                "ball": 7,
-                "runout_by_id": 9,
-                "active": False,
-            },
-            {
-                "scoreboard": "S1",
-                "player_id": 7,
-                "sort": 3,
-                "score": 3,
-                "ball": 4,
-                "active": True,
-                "result": {"name": "Not Out"},
-            },
-        ],
-        "bowling": [
-            {
-                "scoreboard": "S1",
-                "player_id": 9,
-                "team_id": 36,
-                "overs": 3.2,
-                "medians": 0,
-                "runs": 16,
-                "rate": 4.8,
-            }
-        ],
-        "weather_report": [],
-    }
     feed = translate_match(
         msgspec.json.decode(
-            msgspec.json.encode(sparse), type=payloads.SportMonksFixture, strict=False
+            msgspec.json.encode(SPARSE_FIXTURE), type=payloads.SportMonksFixture, strict=False
         ),
         5,
     )

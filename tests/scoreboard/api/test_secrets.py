@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tally.kit import logs
 from tally.kit.clock import SystemClock
+from tally.scoreboard.repository.database import Database
 from tally.settings import Settings
 from tests.scoreboard.api.harness import (
     ACTION_KEY,
@@ -18,6 +19,7 @@ from tests.scoreboard.api.servers import SharedServers, restartable_redis
 
 PASSWORD = "correct horse battery"
 WRONG = "a wrong password of some length"
+TABLES = ("users", "scores", "sessions", "score_events", "consumed_tokens", "completed_actions")
 
 
 async def test_no_secret_appears_in_rows_redis_or_logs(
@@ -55,19 +57,7 @@ async def test_no_secret_appears_in_rows_redis_or_logs(
             await harness.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
         ).data
         await harness.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
-        rows = ""
-        for table in (
-            "users",
-            "scores",
-            "sessions",
-            "score_events",
-            "consumed_tokens",
-            "completed_actions",
-        ):
-            rows += "\n".join(
-                str(row)
-                for row in await harness.scoreboard.database.rows("test", f"SELECT * FROM {table}")  # noqa: S608
-            )
+        rows = await dump_tables(harness.scoreboard.database)
     secrets = {
         "the password": PASSWORD,
         "a wrong password": WRONG,
@@ -88,6 +78,17 @@ async def test_no_secret_appears_in_rows_redis_or_logs(
         assert secret not in stream.getvalue(), name
         assert secret not in rows, name
         assert secret.encode() not in redis_dump, name
+
+
+async def dump_tables(database: Database) -> str:
+    """Return all rows of all tables with user data."""
+    return "\n".join(
+        [
+            str(row)
+            for table in TABLES
+            for row in await database.rows("test", f"SELECT * FROM {table}")  # noqa: S608
+        ]
+    )
 
 
 async def dump_redis(client: object) -> bytes:
