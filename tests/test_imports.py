@@ -31,7 +31,7 @@ def lint_imports(package_parent: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_import_contract_is_kept() -> None:
+def test_every_import_contract_holds() -> None:
     """A lower layer never imports a higher one."""
     result = lint_imports(ROOT / "src")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -101,7 +101,7 @@ def retired_names(text: str) -> set[str]:
     return {match[0] for match in RETIRED.finditer(text)}
 
 
-def test_a_public_name_stands_for_one_concept() -> None:
+def test_a_public_name_has_one_meaning() -> None:
     """A class or function name is defined once, unless it is a role that repeats by design."""
     repeated = {
         name: places
@@ -117,7 +117,7 @@ def test_every_listed_role_repeats() -> None:
     assert [role for role in sorted(ROLES) if len(places.get(role, ())) < 2] == []
 
 
-def test_no_retired_name_comes_back() -> None:
+def test_no_retired_name_is_used() -> None:
     found = {}
     for path in tracked_files():
         if path.suffix in SCANNED and path != Path("tests/test_names.py"):

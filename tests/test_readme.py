@@ -102,7 +102,7 @@ def test_python_snippet_runs(tmp_path: Path) -> None:
         assert f"'points': {points}" in done.stdout
 
 
-def test_each_backend_answers_its_request(tmp_path: Path) -> None:
+def test_each_backend_serves_its_request(tmp_path: Path) -> None:
     """The README's requests succeed against `tally up`, with its URLs substituted."""
     need_program("curl", "curl")
     [requests] = [block for block in blocks("sh") if "curl" in block]

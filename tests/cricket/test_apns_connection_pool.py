@@ -139,7 +139,7 @@ async def test_the_slot_of_a_cancelled_request_goes_to_the_next(pool: Connection
     assert pool.in_flight == 2 * INITIAL_CONCURRENCY
 
 
-async def test_three_consecutive_unanswered_requests_replace_the_connection(
+async def test_three_consecutive_time_outs_replace_the_connection(
     pool: ConnectionPool,
 ) -> None:
     connection = pool.connections[0]

@@ -81,7 +81,7 @@ async def test_after_the_pipeline_has_delivered_the_end_only_records_change(
     await expect_cleaned_up(harness, fixture)
 
 
-async def test_if_the_pipeline_is_gone_the_orchestrator_delivers_the_end(
+async def test_if_the_pipeline_has_crashed_the_orchestrator_delivers_the_end(
     harness: ActivitiesHarness,
 ) -> None:
     """It waits for the pipeline first. The final state stays on the screen for some minutes."""

@@ -130,7 +130,7 @@ def test_a_batter_is_on_fire_once() -> None:
     assert len(fire) == len(set(fire)) >= 1
 
 
-def test_new_batters_are_those_who_did_not_open() -> None:
+def test_new_batters_exclude_the_openers() -> None:
     """The replacement of a batter who retires hurt is a new batter."""
     events = events_of(MatchScript().innings(1, "1 W . H 1 1"))
     assert [event.subject for event in events if event.kind is EventKind.NEW_BATTER] == [

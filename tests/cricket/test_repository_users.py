@@ -131,7 +131,7 @@ async def test_an_expired_device_does_not_hide_another(
     assert found.device_token == "c"
 
 
-async def test_a_push_to_start_token_is_kept_until_it_is_rejected(
+async def test_a_push_to_start_token_is_stored_until_it_is_rejected(
     devices: UserDeviceRepository,
 ) -> None:
     """It creates no device, extends its expiry, and a newer token survives a rejection."""

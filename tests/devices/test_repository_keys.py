@@ -89,7 +89,7 @@ async def test_use_and_revocation_never_create_a_key(keys: ApiKeyRepository) -> 
     assert await stored(keys, unknown_id) is None
 
 
-async def test_a_revoked_key_is_kept_as_inactive(keys: ApiKeyRepository) -> None:
+async def test_a_revoked_key_remains_as_inactive(keys: ApiKeyRepository) -> None:
     key = api_key()
     await keys.create(key)
     assert await keys.revoke(key.key_id)

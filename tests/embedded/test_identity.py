@@ -95,7 +95,7 @@ async def test_root_runs_postgres_in_a_namespace_and_owns_its_files(directory: P
 
 
 @as_root
-async def test_without_namespaces_postgres_runs_as_nobody_who_owns_its_directory(
+async def test_without_namespaces_postgres_runs_as_nobody_and_owns_its_directory(
     public_directory: Path,
 ) -> None:
     """Only the owner of PostgreSQL's directory changes."""

@@ -51,7 +51,7 @@ def strace(tmp_path: Path) -> tuple[str, ...]:
     )
 
 
-async def test_each_answer_comes_after_the_sync_of_what_it_acknowledges(
+async def test_each_write_is_synced_before_it_is_acknowledged(
     tmp_path: Path, strace: tuple[str, ...]
 ) -> None:
     async with started("peer", str(tmp_path / "data"), before=strace) as peer:

@@ -167,9 +167,7 @@ def is_locked(engine: SqliteEngine) -> bool:
     return False
 
 
-async def test_a_process_killed_with_the_lock_blocks_nobody(
-    engine: SqliteEngine, peer: Child
-) -> None:
+async def test_a_killed_process_does_not_keep_the_lock(engine: SqliteEngine, peer: Child) -> None:
     """Waiting writes continue, and its unfinished transaction is rolled back."""
     assert await request(peer, "lock") == "done"
     assert is_locked(engine)

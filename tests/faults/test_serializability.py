@@ -94,7 +94,7 @@ async def contents(engine: Engine) -> list[dict[str, Any]]:
 @pytest.mark.soak
 @pytest.mark.parametrize("stores", [1, 2], ids=["one store", "two stores"])
 @pytest.mark.parametrize("workload", ["counter", "lock", "accounts"])
-async def test_many_tasks_concurrently_leave_a_history_that_can_be_explained(
+async def test_the_history_of_many_concurrent_tasks_is_linearizable(
     tmp_path: Path, workload: str, stores: int
 ) -> None:
     directory = tmp_path / uuid.uuid4().hex
@@ -108,7 +108,7 @@ async def test_many_tasks_concurrently_leave_a_history_that_can_be_explained(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("workload", ["counter", "lock", "accounts"])
-async def test_two_processes_concurrently_leave_a_history_that_can_be_explained(
+async def test_the_history_of_two_concurrent_processes_is_linearizable(
     tmp_path: Path, workload: str
 ) -> None:
     directory = tmp_path / uuid.uuid4().hex

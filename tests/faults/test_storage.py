@@ -82,7 +82,7 @@ def folder(database: Path) -> None:
     "make",
     [foreign_without_an_id, foreign_with_an_id, foreign_with_a_version, garbage, text, folder],
 )
-async def test_what_is_not_ours_is_rejected_and_left_alone(
+async def test_a_foreign_file_is_rejected_and_not_changed(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     database = tmp_path / FILE_NAME
@@ -102,7 +102,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-async def test_a_newer_format_is_rejected_and_left_alone(tmp_path: Path) -> None:
+async def test_a_newer_format_is_rejected_and_not_changed(tmp_path: Path) -> None:
     await write_first(tmp_path)
     connection = apsw.Connection(str(tmp_path / FILE_NAME))
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")

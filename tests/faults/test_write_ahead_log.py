@@ -75,16 +75,14 @@ async def test_the_log_stays_short_under_steady_writes(
     assert (await engine.scan(Scan(NOTES))).scanned > 10
 
 
-async def test_nothing_is_left_of_the_log_after_closing(
-    engine: SqliteEngine, tmp_path: Path
-) -> None:
+async def test_closing_removes_the_log(engine: SqliteEngine, tmp_path: Path) -> None:
     await write(engine, 50)
     await engine.close()
     assert not engine.path.with_name(engine.path.name + "-wal").exists()
     assert len((await audit(tmp_path))["notes"]) == 50
 
 
-async def test_closing_beside_another_store_leaves_an_empty_log(
+async def test_closing_one_of_two_stores_leaves_an_empty_log(
     engine: SqliteEngine, tmp_path: Path
 ) -> None:
     async with open_sqlite(tmp_path) as other:
@@ -116,7 +114,7 @@ async def test_a_long_read_transaction_does_not_block_writers(
         assert log_size(again) < RESTART_PAGES * PAGE
 
 
-async def test_a_concurrent_checkpoint_blocks_nobody(engine: SqliteEngine) -> None:
+async def test_a_concurrent_checkpoint_does_not_block(engine: SqliteEngine) -> None:
     """Reads and writes continue while another connection checkpoints repeatedly."""
     other = apsw.Connection(str(engine.path))
     done = asyncio.Event()

@@ -107,7 +107,7 @@ async def test_a_rolled_back_table_creation_is_retried(
     assert await ids(engine, later) == {"first"}
 
 
-async def test_a_table_whose_making_failed_is_not_there(engine: SqliteEngine) -> None:
+async def test_a_table_whose_creation_failed_does_not_exist(engine: SqliteEngine) -> None:
     later = Table("later", partition=S("id"))
 
     def make_and_fail(connection: apsw.Connection) -> None:
@@ -194,7 +194,7 @@ AFTER_CLOSE: dict[str, Callable[[SqliteEngine, Table], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("table", [NOTES, NEVER_MADE], ids=["a known table", "an unknown table"])
 @pytest.mark.parametrize("operation", AFTER_CLOSE)
-async def test_a_closed_store_says_so_to_every_operation(
+async def test_every_operation_on_a_closed_store_reports_it(
     engine: SqliteEngine, operation: str, table: Table
 ) -> None:
     await engine.close()
@@ -258,7 +258,7 @@ async def test_a_cancelled_task_does_not_affect_others(
     await audit(tmp_path)
 
 
-async def test_a_store_that_closes_with_cancelled_writers_closes(engine: SqliteEngine) -> None:
+async def test_a_store_with_cancelled_writers_can_be_closed(engine: SqliteEngine) -> None:
     with one_group(engine):
         tasks = [
             asyncio.ensure_future(engine.put(Put(NOTES, note(number)))) for number in range(100)

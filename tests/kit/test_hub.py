@@ -49,7 +49,7 @@ async def test_a_message_reaches_all_subscribers_of_its_topic() -> None:
         assert json.loads(event["data"]) == {"runs": runs}
 
 
-async def test_a_message_is_serialised_once_whatever_the_number_of_clients() -> None:
+async def test_a_message_is_serialised_once_for_all_clients() -> None:
     """All subscribers share the same bytes object."""
     hub = make_hub()
     subscriptions = [hub.subscribe("board") for _ in range(100)]

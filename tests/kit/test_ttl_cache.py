@@ -46,7 +46,7 @@ def test_the_oldest_entry_is_evicted_when_the_cache_is_full(clock: ManualClock) 
     assert [number for number in range(5) if cache.get(number)] == [1, 3, 4]
 
 
-def test_a_removed_entry_is_gone(clock: ManualClock) -> None:
+def test_a_removed_entry_is_not_returned(clock: ManualClock) -> None:
     cache: TTLCache[str, int] = TTLCache(clock, ttl_seconds=4, max_entries=3)
     cache.put("a", 1)
     cache.remove("a")

@@ -490,7 +490,7 @@ async def test_latency_counts_what_the_body_does_after_reaching_the_store(store:
         (GetItem, {"bound": 0}, "bound must be at least 1"),
     ],
 )
-def test_a_wrong_declaration_is_rejected_when_it_is_made(
+def test_an_invalid_declaration_is_rejected_immediately(
     operation: PatternOperation, more: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(AccessViolation, match=f"access pattern 'Wrong': {problem}"):
@@ -533,7 +533,7 @@ def test_an_operation_rejects_unsupported_options(wrong: str) -> None:
         ),
     ],
 )
-def test_an_operation_reads_as_in_the_tables_of_the_documents(
+def test_an_operation_is_formatted_as_in_the_documentation(
     operation: PatternOperation, label: str
 ) -> None:
     @access("Labelled", operation, table=FIXTURES, bound=1)

@@ -253,7 +253,7 @@ async def test_unprocessed_work_is_sent_again(
     ] == [1000, 1000]
 
 
-async def test_a_service_without_progress_is_given_up(
+async def test_a_batch_without_progress_fails(
     repository: Repository, engine: BusyEngine, clock: ManualClock
 ) -> None:
     """It raises Throttled after the maximum of attempts without progress."""

@@ -78,7 +78,7 @@ class Meddler(Reader):
     async def put(self) -> None: ...
 
 
-def test_a_table_of_another_may_be_read_and_not_written() -> None:
+def test_a_table_of_another_repository_may_be_read_and_not_written() -> None:
     assert find_problems(Catalogue({"example": (Fixtures, Follows, Locks, Reader)})) == []
     assert find_problems(Catalogue({"example": (Fixtures, Follows, Locks, Meddler)})) == [
         "Meddler.update writes to table example-locks, which Meddler may only read",
@@ -132,7 +132,7 @@ def test_one_table_is_declared_once() -> None:
     assert problems == ["table example-locks is declared differently in Other"]
 
 
-def test_all_problems_are_told_concurrently() -> None:
+def test_all_problems_are_reported_together() -> None:
     with pytest.raises(
         AccessViolation,
         match=r"has two owners: Locks and Plain\n(.*\n)*.*reads table example-fixtures",

@@ -127,7 +127,7 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
 
 @settings(max_examples=2 * EXAMPLES)
 @given(items(SMALLEST), conditions(SMALLEST))
-async def test_conditions_are_judged_alike(pair: Pair, item: Item, condition: Condition) -> None:
+async def test_conditions_evaluate_equally(pair: Pair, item: Item, condition: Condition) -> None:
     key = {"id": "p"}
     await pair.check_agreement(PLAIN, [Put(PLAIN, {**item, **key}), Delete(PLAIN, key, condition)])
 
@@ -136,7 +136,7 @@ async def test_conditions_are_judged_alike(pair: Pair, item: Item, condition: Co
 @given(
     items(SMALLEST), updates(SMALLEST), st.sampled_from(("ALL_NEW", "UPDATED_OLD", "UPDATED_NEW"))
 )
-async def test_updates_make_the_same_of_an_item(
+async def test_updates_have_the_same_result(
     pair: Pair, item: Item, actions: tuple[Action, ...], returns: str
 ) -> None:
     key = {"id": "p"}
@@ -148,7 +148,7 @@ async def test_updates_make_the_same_of_an_item(
 
 @settings(max_examples=EXAMPLES)
 @given(st.one_of(*(TableStrategies(table).examples() for table in SHAPES)))
-async def test_sequences_of_operations_have_the_same_answers(
+async def test_sequences_of_operations_have_the_same_results(
     pair: Pair, example: tuple[Table, list[Operation]]
 ) -> None:
     table, operations = example
@@ -157,7 +157,7 @@ async def test_sequences_of_operations_have_the_same_answers(
 
 @settings(max_examples=max(10, EXAMPLES // 5))
 @given(tables("made-up").flatmap(lambda table: TableStrategies(table).examples()))
-async def test_tables_of_any_shape_behave_alike(
+async def test_tables_of_any_shape_have_the_same_results(
     pair: Pair, example: tuple[Table, list[Operation]]
 ) -> None:
     table, operations = example

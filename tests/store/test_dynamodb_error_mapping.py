@@ -60,7 +60,7 @@ def client_error(
         ("ReplicatedWriteConflictException", StoreUnavailable, True),
     ],
 )
-def test_each_code_becomes_one_type(code: str, kind: type[StoreError], again: bool) -> None:
+def test_each_code_maps_to_one_error_type(code: str, kind: type[StoreError], again: bool) -> None:
     fault = map_error(client_error(code), "PutItem on readings")
 
     assert type(fault.error) is kind
@@ -97,7 +97,7 @@ def test_an_unknown_code_is_unavailable_and_named() -> None:
     assert (fault.retryable, fault.outcome_unknown) == (False, False)
 
 
-def test_a_request_that_is_too_large_to_be_read_is_told_apart() -> None:
+def test_a_request_that_is_too_large_has_its_own_error() -> None:
     assert (
         type(map_error(client_error("RequestEntityTooLarge", status=413), "BatchWriteItem").error)
         is RequestTooLarge
@@ -222,7 +222,7 @@ def test_a_validation_error_is_read_by_its_message(
     assert (fault.retryable, fault.outcome_unknown) == (False, False)
 
 
-def test_a_table_whose_name_is_in_the_table_of_messages_confuses_nobody() -> None:
+def test_a_table_named_like_an_error_message_is_not_confused_with_it() -> None:
     fault = map_error(
         client_error("ValidationException", "Something else is wrong"), "PutItem on expression-log"
     )
@@ -230,7 +230,7 @@ def test_a_table_whose_name_is_in_the_table_of_messages_confuses_nobody() -> Non
     assert type(fault.error) is InvalidRequest
 
 
-def test_a_failed_condition_brings_the_item_that_stood_there() -> None:
+def test_a_failed_condition_contains_the_existing_item() -> None:
     error = client_error(
         "ConditionalCheckFailedException", Item={"id": {"S": "one"}, "count": {"N": "3"}}
     )

@@ -41,7 +41,7 @@ def trees() -> st.SearchStrategy[Condition]:
 @pytest.mark.soak
 @on_local
 @given(tree=trees())
-async def test_the_service_reads_brackets_and_precedence_as_they_were_meant(
+async def test_the_service_parses_parentheses_and_precedence_as_intended(
     opened: Engine, tree: Condition
 ) -> None:
     await opened.put(Put(STRINGS, ITEM))

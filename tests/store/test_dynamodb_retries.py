@@ -156,7 +156,7 @@ def refused_url() -> str:
 
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("fault", BREAKS)
-async def test_a_read_that_breaks_is_retried(
+async def test_a_read_without_a_response_is_retried(
     name: str, fault: str, engine: DynamoDBEngine, service: Service
 ) -> None:
     fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
@@ -170,7 +170,7 @@ async def test_a_read_that_breaks_is_retried(
 
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.parametrize("fault", BREAKS)
-async def test_a_write_that_breaks_is_sent_once_and_its_outcome_is_unknown(
+async def test_a_write_without_a_response_is_sent_once_and_its_outcome_is_unknown(
     name: str, fault: str, engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     service.replies += [BREAKS[fault], FINE]
@@ -183,7 +183,7 @@ async def test_a_write_that_breaks_is_sent_once_and_its_outcome_is_unknown(
 
 
 @pytest.mark.parametrize("name", [*READS, *WRITES])
-async def test_what_is_throttled_is_retried_after_growing_pauses(
+async def test_throttled_requests_are_retried_with_growing_back_off(
     name: str, engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     fine = FINE_TRANSACTION_GET if name == "transact_get" else FINE
@@ -195,7 +195,7 @@ async def test_what_is_throttled_is_retried_after_growing_pauses(
     assert clock.pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
 
 
-async def test_throttling_that_does_not_end_is_told_after_the_last_attempt(
+async def test_persistent_throttling_is_raised_after_the_last_attempt(
     engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     service.replies.extend([throttled()] * 100)
@@ -207,9 +207,7 @@ async def test_throttling_that_does_not_end_is_told_after_the_last_attempt(
     assert len(clock.pauses) == ATTEMPTS - 1
 
 
-async def test_no_pause_is_begun_that_would_end_after_the_deadline(
-    service: Service, clock: InstantClock
-) -> None:
+async def test_no_back_off_ends_after_the_deadline(service: Service, clock: InstantClock) -> None:
     service.replies.extend([throttled()] * 100)
 
     async with opened(service.url, clock, deadline=4.0) as engine:
@@ -219,7 +217,7 @@ async def test_no_pause_is_begun_that_would_end_after_the_deadline(
     assert clock.pauses == [1.0, 2.0]
 
 
-def test_pauses_are_drawn_from_zero_to_their_full_length() -> None:
+def test_back_off_has_full_jitter() -> None:
     drawn: list[tuple[float, float]] = []
 
     def draw(low: float, high: float) -> float:
@@ -238,7 +236,7 @@ def test_pauses_are_drawn_from_zero_to_their_full_length() -> None:
     assert drawn == [(0.0, 0.5), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.0, 3.0)]
 
 
-async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_judged_as_one_that_broke(
+async def test_a_request_to_a_hanging_service_times_out_like_a_broken_connection(
     service: Service, clock: InstantClock
 ) -> None:
     async with opened(service.url, clock, read_timeout=1.0) as engine:
@@ -254,7 +252,9 @@ async def test_a_service_that_hangs_is_given_up_after_the_timeout_and_judged_as_
     ] * 2
 
 
-async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: InstantClock) -> None:
+async def test_a_request_that_was_never_sent_is_retried_and_then_unavailable(
+    clock: InstantClock,
+) -> None:
     async with opened(refused_url(), clock) as engine:
         for name, call in {**READS, **WRITES}.items():
             clock.pauses.clear()
@@ -264,7 +264,7 @@ async def test_what_was_never_sent_is_tried_again_and_then_unavailable(clock: In
             assert len(clock.pauses) == ATTEMPTS - 1, name
 
 
-async def test_a_host_without_an_address_is_tried_again_and_then_unavailable(
+async def test_an_unresolvable_host_is_retried_and_then_unavailable(
     clock: InstantClock,
 ) -> None:
     async with opened("http://nobody.invalid:8000", clock) as engine:
@@ -275,7 +275,7 @@ async def test_a_host_without_an_address_is_tried_again_and_then_unavailable(
     assert len(clock.pauses) == ATTEMPTS - 1
 
 
-async def test_a_write_goes_through_once_when_the_service_comes_up() -> None:
+async def test_a_write_is_applied_once_when_the_service_becomes_available() -> None:
     url = refused_url()
     async with contextlib.AsyncExitStack() as stack:
         started: list[Service] = []
@@ -310,7 +310,7 @@ def transaction(token: str | None = None) -> Transaction:
 
 
 @pytest.mark.parametrize("fault", BREAKS)
-async def test_a_transaction_that_breaks_is_retried_with_the_same_token(
+async def test_a_transaction_is_retried_with_the_same_token_after_a_broken_connection(
     fault: str, engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [BREAKS[fault], BREAKS[fault], FINE]
@@ -332,7 +332,7 @@ async def test_two_transactions_without_tokens_get_different_ones(
     assert len({sent.body["ClientRequestToken"] for sent in service.sent}) == 2
 
 
-async def test_a_given_token_is_kept(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_specified_token_is_used(engine: DynamoDBEngine, service: Service) -> None:
     service.replies += [closed, refusal("TransactionInProgressException"), FINE]
 
     await engine.transact(transaction("my-own-token"))
@@ -354,7 +354,7 @@ async def test_a_transaction_in_conflict_is_retried(
     assert len(service.sent) == 3
 
 
-async def test_a_conflict_that_does_not_end_is_told_with_its_reasons(
+async def test_a_persistent_conflict_is_raised_with_its_reasons(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies.extend([cancelled("None", "TransactionConflict")] * 100)
@@ -377,7 +377,7 @@ async def test_a_transaction_that_is_only_throttled_ends_as_throttled(
     assert len(service.sent) == ATTEMPTS
 
 
-async def test_a_failed_condition_beside_a_conflict_is_told_concurrently(
+async def test_a_failed_condition_next_to_a_conflict_is_raised_immediately(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [cancelled("TransactionConflict", "ConditionalCheckFailed"), FINE]
@@ -388,7 +388,7 @@ async def test_a_failed_condition_beside_a_conflict_is_told_concurrently(
     assert len(service.sent) == 1
 
 
-async def test_a_transaction_that_broke_once_and_never_got_through_has_an_unknown_outcome(
+async def test_a_transaction_that_never_gets_a_response_has_an_unknown_outcome(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies.extend([closed] + [throttled()] * 100)
@@ -399,7 +399,7 @@ async def test_a_transaction_that_broke_once_and_never_got_through_has_an_unknow
     assert len(service.sent) == ATTEMPTS
 
 
-async def test_a_transaction_rejected_after_it_broke_is_rejected(
+async def test_a_transaction_rejected_after_a_broken_connection_is_rejected(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     """With its token, the second attempt would have succeeded if the first had been applied."""
@@ -409,14 +409,14 @@ async def test_a_transaction_rejected_after_it_broke_is_rejected(
         await engine.transact(transaction())
 
 
-async def test_a_wrong_request_is_never_sent(engine: DynamoDBEngine, service: Service) -> None:
+async def test_an_invalid_request_is_never_sent(engine: DynamoDBEngine, service: Service) -> None:
     with pytest.raises(InvalidKey):
         await engine.put(Put(TABLE, {"name": "no id"}))
 
     assert service.sent == []
 
 
-async def test_a_ping_asks_once(
+async def test_a_ping_sends_one_request(
     engine: DynamoDBEngine, service: Service, clock: InstantClock
 ) -> None:
     service.replies.extend([closed] * 2)
@@ -428,7 +428,7 @@ async def test_a_ping_asks_once(
     assert clock.pauses == []
 
 
-async def test_closing_waits_for_what_was_begun_and_takes_nothing_new(
+async def test_closing_waits_for_running_requests_and_rejects_new_ones(
     service: Service, clock: InstantClock
 ) -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()

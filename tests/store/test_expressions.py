@@ -56,7 +56,7 @@ A, B = Path(("a",)), Path(("b",))
         (F("a").discard({1}), e.Discard(A, Literal({1}))),
     ],
 )
-def test_what_is_written_is_the_tree_that_it_says(built: Any, tree: Any) -> None:
+def test_the_encoded_expression_parses_to_the_same_tree(built: Any, tree: Any) -> None:
     assert built == tree
 
 
@@ -70,7 +70,7 @@ def test_a_path_is_its_parts_and_a_dot_is_part_of_a_name() -> None:
 @pytest.mark.parametrize(
     "parts", [(), (0,), ("",), ("a", ""), ("a", -1), ("a", True), ("a", 1.5), (None,), ("a", b"b")]
 )
-def test_a_path_that_leads_nowhere_is_rejected(parts: Any) -> None:
+def test_an_invalid_path_is_rejected(parts: Any) -> None:
     with pytest.raises(
         InvalidExpression, match=r"path must start with|neither a name nor a list position"
     ):
@@ -93,7 +93,7 @@ def test_a_condition_or_a_field_has_no_truth_value(use: Callable[[], Any]) -> No
         use()
 
 
-def test_none_joins_a_condition_as_nothing() -> None:
+def test_none_is_the_neutral_element_of_conditions() -> None:
     condition = not_exists("a")
     assert (condition & None) == (None & condition) == condition
     assert (condition | None) == (None | condition) == condition
@@ -117,7 +117,7 @@ def test_none_joins_a_condition_as_nothing() -> None:
         (lambda: F("a").set(F("b").remove()), "Remove cannot be stored"),
     ],
 )
-def test_a_piece_in_the_wrong_place_is_rejected(use: Callable[[], Any], words: str) -> None:
+def test_a_misplaced_expression_is_rejected(use: Callable[[], Any], words: str) -> None:
     with pytest.raises(InvalidExpression, match=words):
         use()
 
@@ -129,6 +129,6 @@ def test_expressions_are_frozen() -> None:
     assert structs.astuple(condition) == ("=", A, Literal(1))
 
 
-def test_a_field_cannot_be_a_dictionary_key_since_equality_builds_a_condition() -> None:
+def test_a_field_is_not_hashable_because_equality_builds_a_condition() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(F("a"))

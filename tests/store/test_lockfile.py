@@ -17,14 +17,14 @@ from tests.store.schemas import schemas, tables
 
 
 @given(schemas())
-def test_any_schema_comes_back_as_it_was(schema: list[Table]) -> None:
+def test_any_schema_round_trips(schema: list[Table]) -> None:
     expected = sorted(map(normalize, schema), key=lambda table: table.name)
     assert parse_lock(render_lock(schema)) == expected
     assert render_lock(parse_lock(render_lock(schema))) == render_lock(schema)
 
 
 @given(tables(), st.randoms())
-def test_the_order_and_the_words_of_a_declaration_change_nothing(
+def test_the_order_and_descriptions_of_a_declaration_are_not_significant(
     table: Table, shuffle: random.Random
 ) -> None:
     indexes, attributes = list(table.indexes), list(table.attributes)
@@ -64,7 +64,7 @@ def test_a_new_attribute_is_one_new_line() -> None:
     assert [line for line in before if line not in after] == []
 
 
-def test_an_attribute_that_repeats_the_primary_key_is_left_out() -> None:
+def test_an_attribute_that_repeats_the_primary_key_is_omitted() -> None:
     table = Table("plain", partition=S("id"))
     assert render_lock(
         [replace(table, attributes=(Attribute("id", "S", required=True),))]

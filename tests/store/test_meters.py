@@ -56,7 +56,7 @@ def test_a_meter_that_was_never_used_shows_nothing() -> None:
     assert (Meter().quantile(0.5), Meter().slowest, Meter().calls) == (0.0, 0.0, 0)
 
 
-async def test_rows_have_every_pattern_with_its_fields_and_figures(store: Store) -> None:
+async def test_rows_have_every_pattern_with_its_fields_and_metrics(store: Store) -> None:
     encoded = msgspec.json.encode(pattern_rows(CATALOGUE, store.meters))
     rows = {row.pattern: row for row in msgspec.json.decode(encoded, type=list[PatternRow])}
     assert len(rows) == len(CATALOGUE.entries())
@@ -96,12 +96,12 @@ async def test_stores_do_not_share_meters(store: Store) -> None:
     assert any(row.calls for row in pattern_rows(CATALOGUE, store.meters))
 
 
-async def test_rows_of_one_backend_are_of_no_other(store: Store) -> None:
+async def test_rows_are_filtered_by_backend(store: Store) -> None:
     assert pattern_rows(CATALOGUE, store.meters, "example") == pattern_rows(CATALOGUE, store.meters)
     assert pattern_rows(CATALOGUE, store.meters, "another") == []
 
 
-async def test_markdown_has_one_table_for_each_table_and_no_figures_unless_told(
+async def test_markdown_has_one_section_per_table_and_metrics_only_on_request(
     store: Store,
 ) -> None:
     rows = pattern_rows(CATALOGUE, store.meters)

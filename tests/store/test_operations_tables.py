@@ -167,5 +167,5 @@ async def test_a_table_may_have_every_kind_of_key_and_index(engine: Engine, make
     ]
 
 
-async def test_an_engine_answers_a_ping(engine: Engine) -> None:
+async def test_an_engine_responds_to_a_ping(engine: Engine) -> None:
     assert await engine.ping() is None  # type: ignore[func-returns-value]

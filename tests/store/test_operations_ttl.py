@@ -54,14 +54,14 @@ async def test_a_sweep_deletes_expired_items_with_numeric_expiry_only(
     assert await stored(engine, TOKENS, key) == (None if expired and sweeps(engine) else item)
 
 
-async def test_an_item_without_expiry_is_kept(engine: Engine) -> None:
+async def test_an_item_without_expiry_is_not_deleted(engine: Engine) -> None:
     key = {"id": fresh()}
     await engine.put(Put(TOKENS, key))
     await sweep_all(engine)
     assert await stored(engine, TOKENS, key) == key
 
 
-async def test_items_that_expired_over_five_years_ago_are_kept(
+async def test_items_that_expired_over_five_years_ago_are_not_deleted(
     engine: Engine,
 ) -> None:
     key = {"id": fresh()}

@@ -36,7 +36,7 @@ MATCHES = Table(
 )
 
 
-def test_a_table_knows_its_key_its_indexes_and_its_time_to_live() -> None:
+def test_a_table_has_a_key_indexes_and_a_time_to_live() -> None:
     assert MATCHES.key == (KeyPart("league", "S"), KeyPart("start", "N"))
     assert MATCHES.key_names == ("league", "start")
     assert [index.name for index in MATCHES.by_name.values()] == ["by-team", "by-day", "by-rank"]

@@ -253,7 +253,7 @@ STEPS: st.SearchStrategy[tuple[str, dict[int, int]]] = st.one_of(
 
 
 @given(steps=st.lists(STEPS, max_size=8), bite=st.integers(1, 9))
-async def test_no_item_is_deleted_early_or_kept_too_long(
+async def test_no_item_is_deleted_early_or_too_late(
     steps: list[tuple[str, Mapping[int, int]]], bite: int
 ) -> None:
     """Each step takes a twelfth of a day; expiry is given in twelfths."""

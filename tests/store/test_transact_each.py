@@ -100,9 +100,7 @@ async def test_more_writes_than_the_bound_are_rejected_before_the_first(batches:
         ("elsewhere", "does not declare table"),
     ],
 )
-async def test_what_the_pattern_does_not_declare_is_rejected(
-    batches: Batches, method: str, why: str
-) -> None:
+async def test_an_undeclared_operation_is_rejected(batches: Batches, method: str, why: str) -> None:
     with pytest.raises(AccessViolation, match=why):
         await getattr(batches, method)()
     assert await batches.follow(["ann"]) == [None]
