@@ -23,7 +23,7 @@ from tests.collect.server_harness import (
 )
 from tests.openapi import Document, check_examples
 
-EXAMPLES = 6
+EXAMPLES = 40
 UNKNOWN = {"milestone_id": "0" * 26}
 
 

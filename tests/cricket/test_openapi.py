@@ -17,7 +17,7 @@ from schemathesis import GenerationMode
 from tests.cricket.api_harness import ADMIN, ApiHarness, open_api_harness
 from tests.openapi import Document, check_examples
 
-EXAMPLES = 8
+EXAMPLES = 40
 DEVICE = {
     "deviceToken": "8f2c1a90b48f2c1a90b4",
     "deviceId": "A1B2-C3D4",

@@ -17,7 +17,7 @@ from tally.kit.clock import SystemClock
 from tests.devices.harness import ADMIN, FIRST_MS, Board, Json, make_settings, open_server
 from tests.openapi import Document, check_examples
 
-EXAMPLES = 12
+EXAMPLES = 40
 # Schemathesis never generates this id.
 UNKNOWN = {"hardware_id": "5E:D1:7A:11:C0:DE"}
 

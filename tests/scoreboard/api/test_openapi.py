@@ -27,7 +27,7 @@ from tests.scoreboard.api.harness import (
 )
 from tests.scoreboard.api.servers import SharedServers
 
-EXAMPLES = 6
+EXAMPLES = 40
 UNKNOWN_ID = "5ed17a11-c0de-4000-8000-000000000000"
 
 
