@@ -20,11 +20,13 @@ from tally.cricket.service.ports import PushGateway
 from tally.cricket.sportmonks import payloads
 from tally.cricket.sportmonks.translation import translate_match
 from tally.cricket.wiring.live import open_live
-from tally.cricket.wiring.queries import build_queries, build_replays
+from tally.cricket.wiring.queries import build_queries
+from tally.dependencies import Dependencies
 from tally.kit.clock import SystemClock
+from tally.kit.cursors import Cursors
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics
-from tally.settings import Settings
+from tally.settings import Secret, Settings
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import MatchPlayback
 from tally.store.catalogue import owned_tables
@@ -105,13 +107,17 @@ async def open_live_harness(
         for repository in REPOSITORIES:
             for table in owned_tables(repository):
                 await engine.create_table(table)
-        tables = Repositories.create(Store(engine, clock))
+        dependencies = Dependencies(
+            settings=Settings(),
+            clock=clock,
+            metrics=metrics,
+            hub=Hub(clock, metrics),
+            cursors=Cursors(Secret("a made-up secret of thirty-two characters")),
+            store=Store(engine, clock),
+        )
+        tables = Repositories.create(dependencies.store)
         queries = build_queries(tables, clock)
-        replays = build_replays(tables, queries.feeds, clock)
-        hub = Hub(clock, metrics)
-        async with open_live(
-            tables, queries, replays, scores, apns, hub=hub, clock=clock, settings=Settings()
-        ) as live:
+        async with open_live(dependencies, tables, queries, scores, apns) as live:
             yield LiveHarness(scores, live.poller, live.workers, tables)
 
 

@@ -24,7 +24,7 @@ from tally.cricket.service.sync.reference_data import SyncService
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
 from tally.cricket.wiring.live import LiveServices, open_live
-from tally.cricket.wiring.queries import build_queries, build_replays
+from tally.cricket.wiring.queries import build_queries
 from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.backend import Probe
@@ -65,16 +65,7 @@ async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
         open_apns(dependencies.settings, clock, dependencies.metrics) as push_gateway,
     ):
         scores = _sportmonks(dependencies, client)
-        async with open_live(
-            repositories,
-            queries,
-            build_replays(repositories, queries.feeds, clock),
-            scores,
-            push_gateway,
-            hub=dependencies.hub,
-            clock=clock,
-            settings=dependencies.settings,
-        ) as live:
+        async with open_live(dependencies, repositories, queries, scores, push_gateway) as live:
             services = _services(dependencies, repositories, queries, live, scores)
             yield Cricket(
                 api=_api(dependencies, client, services, live),

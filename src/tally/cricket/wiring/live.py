@@ -27,8 +27,9 @@ from tally.cricket.service.live.replays import ReplayService
 from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.ports import LiveScores, PushGateway, ReadDisplay
 from tally.cricket.service.services import QueryServices
+from tally.cricket.wiring.queries import build_replays
+from tally.dependencies import Dependencies
 from tally.kit.clock import Clock
-from tally.kit.hub import Hub
 from tally.kit.ids import new_uuid
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Settings
@@ -125,20 +126,18 @@ class ActivityFactory:
 
 @asynccontextmanager
 async def open_live(
+    dependencies: Dependencies,
     repositories: Repositories,
     queries: QueryServices,
-    replays: ReplayService,
     scores: LiveScores,
     apns: PushGateway,
-    *,
-    hub: Hub,
-    clock: Clock,
-    settings: Settings,
 ) -> AsyncIterator[LiveServices]:
     """Open the live services; closing them releases the matches of this instance."""
+    clock, settings = dependencies.clock, dependencies.settings
+    replays = build_replays(repositories, queries.feeds, clock)
     factory = ActivityFactory(repositories, apns, queries.displays.content, clock, new_uuid())
     notifier = factory.notifier()
-    changes = match_poller(queries.displays, hub, clock)
+    changes = match_poller(queries.displays, dependencies.hub, clock)
     pipeline = Pipeline(
         repositories=repositories,
         ball_logs=BallLogCache(repositories.processing, clock),
