@@ -101,7 +101,7 @@ async def _followers(store: Store) -> None:
     for follow in (factories.follow(match_id, user_id=user), factories.follow(match_id)):
         await follows.follow(follow)
     await follows.get(match_id, user, NOW)
-    assert len([each async for each in follows.list_by_match(match_id, NOW)]) == 2
+    assert len([item async for item in follows.list_by_match(match_id, NOW)]) == 2
     await follows.list_by_user(user, NOW, 10)
     await follows.change_team(match_id, user, "1", NOW)
     await follows.unfollow(match_id, user, NOW)
@@ -111,9 +111,12 @@ async def _followers(store: Store) -> None:
             factories.subscription(match_id, user_id=user, push_token=token)
         )
     await subscriptions.register(factories.subscription(match_id))
-    assert len([each async for each in subscriptions.list_by_match(match_id, NOW)]) == 4
+    assert (
+        len([subscription async for subscription in subscriptions.list_by_match(match_id, NOW)])
+        == 4
+    )
     await subscriptions.remove(match_id, "a", user)
-    await subscriptions.remove_of_user(match_id, user)
+    await subscriptions.remove_by_user(match_id, user)
     await subscriptions.remove_all(match_id)
 
 
@@ -163,7 +166,7 @@ async def _fixture_cache(store: Store) -> None:
     await cache.get(near.match_id, NOW)
     await cache.get_many([near.match_id, far.match_id], NOW)
     await cache.by_league(near.league_id, NOW)
-    assert [each async for each in cache.all(NOW)]
+    assert [item async for item in cache.all(NOW)]
 
 
 async def _activities(store: Store) -> None:
@@ -173,8 +176,8 @@ async def _activities(store: Store) -> None:
     await activities.get(made.match_id, made.user_id, made.device_id, MOMENT)
     await activities.claim_start(made, MOMENT, None, "hash")
     await activities.activate(replace(made, status=ActivityStatus.ACTIVE, update_token="token"))
-    assert [each async for page in activities.targets(made.match_id, MOMENT) for each in page]
-    assert [each async for each in activities.list_by_match(made.match_id, MOMENT)]
+    assert [item async for page in activities.targets(made.match_id, MOMENT) for item in page]
+    assert [activity async for activity in activities.list_by_match(made.match_id, MOMENT)]
     await activities.list_by_user(made.match_id, made.user_id, MOMENT)
     await activities.change_team(made, "1")
     await activities.end(made, EndReason.MATCH_END, MOMENT)

@@ -325,7 +325,7 @@ async def test_a_recorded_match_is_replayed_and_the_replay_expires(
     assert begun.json["replayOf"] == str(match.match.id)
     server.skip_time(10)
     await server.poll()
-    live = {each["matchId"]: each for each in (await ana.get_json("/matches/live"))["matches"]}
+    live = {entry["matchId"]: entry for entry in (await ana.get_json("/matches/live"))["matches"]}
     assert replay_id in live
     assert any(team["scores"] for team in live[replay_id]["teams"])
     server.skip_time(300)

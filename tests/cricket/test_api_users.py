@@ -97,7 +97,7 @@ async def test_a_new_device_token_replaces_the_old_one(server: ApiHarness, ana: 
     await ana.post("/user/device", other)
     server.skip_time(60)
     await ana.post("/user/device", mine | {"deviceToken": token()})
-    found = {each["deviceId"]: each for each in (await ana.get_json("/user/device"))["devices"]}
+    found = {entry["deviceId"]: entry for entry in (await ana.get_json("/user/device"))["devices"]}
     assert set(found) == {mine["deviceId"], other["deviceId"]}
     assert found[mine["deviceId"]]["deviceToken"] != mine["deviceToken"]
     assert found[mine["deviceId"]]["hasPushToStartToken"] is True, (
@@ -156,7 +156,7 @@ async def test_a_match_is_followed_changed_and_unfollowed(ana: ApiClient, upcomi
     home = (await ana.get_json(f"/matches/{upcoming_id}"))["teams"][0]["teamId"]
     assert (await ana.patch(f"/user/follow/{upcoming_id}", {"teamId": home})).json["teamId"] == home
     assert (await ana.get_json(f"/user/follow/{upcoming_id}"))["teamId"] == home
-    assert [each["matchId"] for each in (await ana.get_json("/user/follows"))["follows"]] == [
+    assert [follow["matchId"] for follow in (await ana.get_json("/user/follows"))["follows"]] == [
         upcoming_id
     ]
     again = await ana.post(f"/user/follow/{upcoming_id}", {})
@@ -220,8 +220,8 @@ async def test_subscriptions_are_deleted_with_the_follow(
 ) -> None:
     await ana.post(f"/user/follow/{live_id}", {})
     first, second = token(), token()
-    for each in (first, second):
-        assert (await ana.post(f"/user/activity/{live_id}", {"pushToken": each})).status == 200
+    for device in (first, second):
+        assert (await ana.post(f"/user/activity/{live_id}", {"pushToken": device})).status == 200
     assert (await ana.delete(f"/user/activity/{live_id}?pushToken={first}")).status == 204
     expect_error(
         await ana.delete(f"/user/activity/{live_id}?pushToken={first}"),
@@ -249,7 +249,7 @@ async def test_the_follows_of_a_user_are_paginated(server: ApiHarness) -> None:
         await eve.post(f"/user/follow/{match['matchId']}", {})
     first = await eve.get_json("/user/follows?limit=2")
     rest = await eve.get_json(f"/user/follows?limit=2&cursor={first['nextCursor']}")
-    found = [each["matchId"] for each in (*first["follows"], *rest["follows"])]
+    found = [device["matchId"] for device in (*first["follows"], *rest["follows"])]
     assert sorted(found) == sorted(match["matchId"] for match in listed)
 
 

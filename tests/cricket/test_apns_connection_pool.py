@@ -69,7 +69,7 @@ async def test_a_burst_of_failures_counts_once(pool: ConnectionPool) -> None:
     connection = pool.connections[0]
     connection.requests = 100
     for number in range(1, 101):
-        pool.throttle(connection, number, 0, is_answered=True)
+        pool.throttle(connection, number, 0, has_response=True)
     assert (connection.limit, connection.failures) == (INITIAL_CONCURRENCY / 2, 1)
 
 
@@ -77,7 +77,7 @@ async def test_repeated_failures_leave_the_minimum(pool: ConnectionPool) -> None
     connection = pool.connections[0]
     for number in range(1, 20):
         connection.requests = number
-        pool.throttle(connection, number, 0, is_answered=True)
+        pool.throttle(connection, number, 0, has_response=True)
     assert connection.limit == MIN_CONCURRENCY
     pool.record_success(connection)
     assert MIN_CONCURRENCY < connection.limit < MIN_CONCURRENCY + 1
@@ -88,7 +88,7 @@ async def test_a_connection_pauses_after_a_failure_and_the_other_continues(
 ) -> None:
     paused, active = pool.connections
     paused.requests = 1
-    pool.throttle(paused, 1, 5.0, is_answered=True)
+    pool.throttle(paused, 1, 5.0, has_response=True)
     assert set(acquire(pool, INITIAL_CONCURRENCY)) == {active}
     assert pool.try_acquire() is None
     waiting = asyncio.create_task(pool.acquire())
@@ -104,7 +104,7 @@ async def test_retry_after_is_respected_up_to_the_maximum_pause(
 ) -> None:
     connection = pool.connections[0]
     connection.requests = 1
-    pool.throttle(connection, 1, 3600.0, is_answered=True)
+    pool.throttle(connection, 1, 3600.0, has_response=True)
     await clock.until_sleeping()
     await clock.advance(MAX_PAUSE_SECONDS)
     assert connection.pauses == 0
@@ -144,11 +144,11 @@ async def test_three_consecutive_time_outs_replace_the_connection(
 ) -> None:
     connection = pool.connections[0]
     before = connection.client
-    pool.throttle(connection, 1, 0, is_answered=False)
-    pool.throttle(connection, 2, 0, is_answered=False)
+    pool.throttle(connection, 1, 0, has_response=False)
+    pool.throttle(connection, 2, 0, has_response=False)
     pool.record_success(connection)
-    pool.throttle(connection, 3, 0, is_answered=False)
-    pool.throttle(connection, 4, 0, is_answered=False)
+    pool.throttle(connection, 3, 0, has_response=False)
+    pool.throttle(connection, 4, 0, has_response=False)
     assert connection.client is before
-    pool.throttle(connection, 5, 0, is_answered=False)
+    pool.throttle(connection, 5, 0, has_response=False)
     assert connection.client is not before

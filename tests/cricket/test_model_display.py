@@ -128,7 +128,7 @@ def test_views_differ_only_in_their_texts() -> None:
     )
     assert [team.id for team in neutral.teams] == [team.id for team in home.teams] == ["10", "20"]
     assert [team.id for team in away.teams] == ["20", "10"]
-    assert [each.key_event.mood for each in (neutral, home, away) if each.key_event] == [
+    assert [update.key_event.mood for update in (neutral, home, away) if update.key_event] == [
         "neutral",
         "for",
         "against",
@@ -313,7 +313,7 @@ def test_the_timestamp_never_decreases() -> None:
     first = process(PipelineState(), BallLog(), "1 4", 1_000_000)
     second = process(first.state, first.ball_log, "1 4 1", 500_000)
     third = process(second.state, second.ball_log, "1 4 1 1", 500_000)
-    assert [each.state.timestamp for each in (first, second, third)] == [1000, 1001, 1002]
+    assert [view.state.timestamp for view in (first, second, third)] == [1000, 1001, 1002]
 
 
 def test_an_event_is_displayed_until_the_next_change_after_its_time() -> None:

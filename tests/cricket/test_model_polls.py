@@ -77,7 +77,7 @@ def test_any_partition_into_polls_has_the_same_events(
     recorder.poll(whole(balls))
     assert event_keys(
         [event for event in recorder.published if event.kind is not EventKind.NEW_BATTER]
-    ) == [each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER]
+    ) == [poll for poll in events_in_one_poll(balls) if poll[0] != EventKind.NEW_BATTER]
     assert recorder.poll(whole(balls)) == []
 
 
@@ -102,7 +102,7 @@ def test_a_missing_ball_holds_back_later_events(
     events = [event for event in recorder.published if event.kind is not EventKind.NEW_BATTER]
     # A wide that is lost with the next ball is undetectable; it is published when it arrives.
     assert sorted(event_keys(events)) == sorted(
-        each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER
+        poll for poll in events_in_one_poll(balls) if poll[0] != EventKind.NEW_BATTER
     )
     assert event_keys(
         [
@@ -110,7 +110,7 @@ def test_a_missing_ball_holds_back_later_events(
             for event in match_events(whole(balls), recorder.ball_log)
             if event.kind is not EventKind.NEW_BATTER
         ]
-    ) == [each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER]
+    ) == [poll for poll in events_in_one_poll(balls) if poll[0] != EventKind.NEW_BATTER]
 
 
 def test_a_gap_in_the_middle_holds_back_later_balls() -> None:
@@ -247,7 +247,7 @@ def test_a_poll_may_contain_only_the_latest_balls(count: int) -> None:
         recorder.poll(msgspec.structs.replace(feed, balls=tuple(window)))
     assert event_keys(
         [event for event in recorder.published if event.kind is not EventKind.NEW_BATTER]
-    ) == [each for each in events_in_one_poll(balls) if each[0] != EventKind.NEW_BATTER]
+    ) == [poll for poll in events_in_one_poll(balls) if poll[0] != EventKind.NEW_BATTER]
 
 
 @settings(max_examples=60)

@@ -215,7 +215,9 @@ def test_follows_and_activities_are_merged_as_streams(
     by_user: dict[str, Follow] = {follow.user_id: follow for follow in follows}
     expected = [
         UserActivities(
-            user, by_user.get(user), [each for each in activities if each.user_id == user]
+            user,
+            by_user.get(user),
+            [activity for activity in activities if activity.user_id == user],
         )
         for user in sorted(users | {user for user, _ in pairs})
     ]

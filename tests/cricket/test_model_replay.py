@@ -90,7 +90,7 @@ def expect_scorecards(replay: Replay, name: str) -> None:
     cards: list[dict[str, Any]] = expected(name)["innings"]
     by_balls = scorecards(
         replay.ball_log.balls,
-        frozenset(each.number for each in replay.feed.innings if each.is_super_over),
+        frozenset(entry.number for entry in replay.feed.innings if entry.is_super_over),
     )
     assert len(replay.feed.innings) == len(cards) == len(by_balls)
     for reported, counted, card in zip(replay.feed.innings, by_balls, cards, strict=True):
@@ -101,8 +101,14 @@ def expect_scorecards(replay: Replay, name: str) -> None:
                 card["overs"],
             )
             bowling = {
-                (each.name, each.wickets, each.runs, Overs(each.overs, each.balls), each.maidens)
-                for each in innings.bowlers
+                (
+                    bowler.name,
+                    bowler.wickets,
+                    bowler.runs,
+                    Overs(bowler.overs, bowler.balls),
+                    bowler.maidens,
+                )
+                for bowler in innings.bowlers
             }
             assert bowling == {
                 (

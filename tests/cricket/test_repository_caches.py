@@ -82,7 +82,7 @@ async def test_the_cache_is_hydrated_from_the_table(store: Store) -> None:
     repository = ProcessingRepository(store)
     made = [factories.processing() for _ in range(4)]
     old = factories.processing(expires_at=NOW)
-    await asyncio.gather(*(repository.put(each) for each in (*made, old)))
+    await asyncio.gather(*(repository.put(entry) for entry in (*made, old)))
     wanted = [
         made[0].match_id,
         made[2].match_id,
@@ -92,7 +92,7 @@ async def test_the_cache_is_hydrated_from_the_table(store: Store) -> None:
     ]
     assert await repository.hydrate(wanted, NOW) == [made[0], made[2]]
     everything = await repository.hydrate(None, NOW)
-    assert [each for each in made if each not in everything] == []
+    assert [entry for entry in made if entry not in everything] == []
     assert old not in everything
 
 
@@ -103,8 +103,8 @@ async def test_a_cached_fixture_is_returned_until_it_expires(cache: FixtureCache
         league_id=league_id, starting_at="2096-10-04T12:00:00Z", content="{}" * 300_000
     )
     early = factories.cached_fixture(league_id=league_id, enrichment=ENRICHMENT, enriched_at=MOMENT)
-    for each in (late, early):
-        assert await cache.put(each) == each
+    for entry in (late, early):
+        assert await cache.put(entry) == entry
     ids = [late.match_id, early.match_id]
     assert await cache.get(late.match_id, NOW) == late
     assert await cache.get_many([*ids, factories.number()], NOW) == {
@@ -112,12 +112,12 @@ async def test_a_cached_fixture_is_returned_until_it_expires(cache: FixtureCache
         early.match_id: early,
     }
     assert await cache.by_league(league_id, NOW) == [early, late]
-    assert {each.match_id async for each in cache.all(NOW)} >= set(ids)
+    assert {entry.match_id async for entry in cache.all(NOW)} >= set(ids)
     over = NOW + 600
     assert await cache.get(late.match_id, over) is None
     assert await cache.get_many(ids, over) == {}
     assert await cache.by_league(league_id, over) == []
-    assert {each.match_id async for each in cache.all(over)}.isdisjoint(ids)
+    assert {entry.match_id async for entry in cache.all(over)}.isdisjoint(ids)
 
 
 async def test_enrichment_requires_an_entry_inside_the_window(
@@ -182,15 +182,15 @@ async def test_a_batch_preserves_stored_enrichment(
         for _ in range(3)
     ]
     fresh = [factories.cached_fixture(starting_at=starting_at) for _ in range(30)]
-    await asyncio.gather(*(cache.put(each) for each in made))
+    await asyncio.gather(*(cache.put(entry) for entry in made))
     bare = replace(made[0], content="new", enrichment=None, enriched_at=None)
     older = replace(made[1], content="new", enrichment={"old": 1}, enriched_at=MOMENT - 1)
     newer = replace(made[2], content="new", enrichment={"new": 1}, enriched_at=MOMENT + 1)
     await cache.put_batch([bare, older, newer, *fresh], MOMENT)
-    kept = [replace(each, enrichment=ENRICHMENT, enriched_at=MOMENT) for each in (bare, older)]
+    kept = [replace(entry, enrichment=ENRICHMENT, enriched_at=MOMENT) for entry in (bare, older)]
     expected = [*kept, newer, *fresh]
-    assert await cache.get_many([each.match_id for each in expected], NOW) == {
-        each.match_id: each for each in expected
+    assert await cache.get_many([entry.match_id for entry in expected], NOW) == {
+        entry.match_id: entry for entry in expected
     }
 
 
@@ -242,7 +242,7 @@ async def test_a_batch_and_concurrent_writers_lose_no_enrichment(
         await cache.put(replace(entry, content="polled"))
 
     syncs = [
-        cache.put_batch([replace(each, content=f"sync {number}") for each in entries], MOMENT)
+        cache.put_batch([replace(cached, content=f"sync {number}") for cached in entries], MOMENT)
         for number in range(3)
     ]
     await asyncio.gather(

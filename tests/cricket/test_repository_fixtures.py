@@ -49,8 +49,10 @@ async def test_fixtures_are_written_and_read_in_batches(fixtures: FixtureReposit
     """More than a request can contain; missing fixtures are omitted."""
     written = [factories.fixture() for _ in range(130)]
     await fixtures.write_batch(written)
-    found = await fixtures.get_many([*(each.match_id for each in written), factories.number()])
-    assert found == {each.match_id: each for each in written}
+    found = await fixtures.get_many(
+        [*(fixture.match_id for fixture in written), factories.number()]
+    )
+    assert found == {fixture.match_id: fixture for fixture in written}
     assert await fixtures.get_many([]) == {}
 
 
@@ -67,7 +69,7 @@ async def test_matches_of_a_league_are_paginated_by_start_time(fixtures: Fixture
     second, _ = await fixtures.by_date(
         code, "2096-10-03T12:00:00Z", "2096-10-05T12:00:00Z", 2, start
     )
-    assert [each.start_time[8:10] for each in first + second] == ["03", "04", "05"]
+    assert [fixture.start_time[8:10] for fixture in first + second] == ["03", "04", "05"]
 
 
 async def test_starting_soon_excludes_live_and_archived_matches(
@@ -108,7 +110,7 @@ async def test_an_update_changes_named_fields_and_creates_nothing(
     assert await fixtures.update(unknown, live_updated_at=MOMENT) is None
     assert not await fixtures.archive(unknown, MOMENT)
     assert await fixtures.get(unknown) is None
-    assert unknown not in {each.match_id for each in await fixtures.live()}
+    assert unknown not in {fixture.match_id for fixture in await fixtures.live()}
 
 
 async def test_updates_and_archiving_never_recreate_a_deleted_fixture(
@@ -118,19 +120,22 @@ async def test_updates_and_archiving_never_recreate_a_deleted_fixture(
     replays = [factories.fixture(replay_of="1", live_updated_at=MOMENT) for _ in range(10)]
     await fixtures.write_batch(replays)
 
-    async def strike(replay: Fixture) -> None:
+    async def race(replay: Fixture) -> None:
         steps = [
             fixtures.delete_replay(replay.match_id),
-            *(fixtures.update(replay.match_id, live_updated_at=MOMENT + each) for each in range(4)),
+            *(
+                fixtures.update(replay.match_id, live_updated_at=MOMENT + second)
+                for second in range(4)
+            ),
             *(fixtures.archive(replay.match_id, MOMENT) for _ in range(2)),
         ]
         random.shuffle(steps)
         await asyncio.gather(*steps)
 
-    await asyncio.gather(*(strike(replay) for replay in replays))
-    ids = {each.match_id for each in replays}
+    await asyncio.gather(*(race(replay) for replay in replays))
+    ids = {record.match_id for record in replays}
     assert await fixtures.get_many(ids) == {}
-    assert ids.isdisjoint(each.match_id for each in await fixtures.live())
+    assert ids.isdisjoint(fixture.match_id for fixture in await fixtures.live())
 
 
 async def test_an_archived_match_is_not_live(
@@ -144,7 +149,7 @@ async def test_an_archived_match_is_not_live(
     assert await fixtures.get(made.match_id) == replace(
         made, live_updated_at=None, archived_at=MOMENT + 5
     )
-    assert made.match_id not in {each.match_id for each in await fixtures.live()}
+    assert made.match_id not in {fixture.match_id for fixture in await fixtures.live()}
     await fixtures.update(made.match_id, live_updated_at=MOMENT + 9, archived_at=None)
     assert replace(made, live_updated_at=MOMENT + 9) in await fixtures.live()
 
@@ -168,7 +173,9 @@ async def test_the_fixtures_of_a_league_are_paginated(fixtures: FixtureRepositor
     while start is not None:
         page, start = await fixtures.by_league(league_id, 3, start)
         found += page
-    assert sorted(each.match_id for each in found) == sorted(each.match_id for each in wanted)
+    assert sorted(fixture.match_id for fixture in found) == sorted(
+        fixture.match_id for fixture in wanted
+    )
 
 
 @pytest.mark.soak

@@ -80,7 +80,9 @@ async def test_a_token_activates_an_activity_and_can_be_rotated(
         replace(made, update_token="token-2", created_at=MOMENT + 9, updated_at=MOMENT + 9)
     )
     assert rotated == replace(made, update_token="token-2", updated_at=MOMENT + 9)
-    assert [each async for each in activities.list_by_match(made.match_id, MOMENT)] == [rotated]
+    assert [activity async for activity in activities.list_by_match(made.match_id, MOMENT)] == [
+        rotated
+    ]
 
 
 @pytest.mark.parametrize("reason", list(EndReason))
@@ -92,7 +94,7 @@ async def test_one_of_many_concurrent_ends_sets_the_reason(
     assert await activities.end(made, reason, MOMENT) is None
     await activities.activate(made)
     ends = await asyncio.gather(*(activities.end(made, reason, MOMENT + 1) for _ in range(10)))
-    assert [each for each in ends if each is not None] == [made]
+    assert [end for end in ends if end is not None] == [made]
     owes = reason in {EndReason.MATCH_END, EndReason.USER_UNFOLLOW}
     over = replace(
         made,
@@ -151,12 +153,12 @@ async def test_targets_are_active_activities_with_few_fields(
         replace(on, update_token="token", team_id="1"),
         replace(channelled, channel_id="channel"),
     )
-    for each in (on, over, replace(expired, expires_at=NOW)):
-        await activities.activate(replace(each, status=ACTIVE, update_token="token"))
-    for each in (pending, replace(channelled, status=ACTIVE)):
-        await activities.create(each)
+    for record in (on, over, replace(expired, expires_at=NOW)):
+        await activities.activate(replace(record, status=ACTIVE, update_token="token"))
+    for record in (pending, replace(channelled, status=ACTIVE)):
+        await activities.create(record)
     await activities.end(over, EndReason.USER_DISMISSED, MOMENT)
-    assert [each async for page in activities.targets(match_id, MOMENT) for each in page] == [
+    assert [record async for page in activities.targets(match_id, MOMENT) for record in page] == [
         PushTarget(
             match_id=match_id,
             user_id=on.user_id,
@@ -172,7 +174,7 @@ async def test_targets_are_active_activities_with_few_fields(
             channel_id="channel",
         ),
     ]
-    everyone = [each.user_id async for each in activities.list_by_match(match_id, MOMENT)]
+    everyone = [activity.user_id async for activity in activities.list_by_match(match_id, MOMENT)]
     assert everyone == [on.user_id, channelled.user_id, pending.user_id, over.user_id]
 
 
@@ -186,8 +188,8 @@ async def test_activities_of_a_user_exclude_those_of_others(
         for device in ("phone", "tablet")
     )
     stranger = factories.activity(match_id, user_id=f"{user}#phone", device_id="phone")
-    for each in (phone, tablet, stranger):
-        await activities.create(each)
+    for activity in (phone, tablet, stranger):
+        await activities.create(activity)
     assert await activities.list_by_user(match_id, user, MOMENT) == [phone, tablet]
     assert await activities.change_team(phone, "2")
     assert await activities.list_by_user(match_id, user, MOMENT) == [
@@ -215,7 +217,7 @@ async def test_an_active_match_is_saved_only_in_the_version_read(
     saves = await asyncio.gather(
         *(matches.save(replace(made, extra={"by": number})) for number in range(6))
     )
-    [saved] = [each for each in saves if each is not None]
+    [saved] = [save for save in saves if save is not None]
     assert saved.version == 1
     assert await matches.get(made.match_id) == saved
     assert await matches.save(made) is None
@@ -231,7 +233,7 @@ async def test_an_abandoned_match_is_taken_over(matches: ActiveMatchRepository) 
         matches.take_over(made.match_id, f"instance-{number}", MOMENT + 40_000, MOMENT + 10_000)
         for number in range(2, 8)
     ]
-    [taken] = [each for each in await asyncio.gather(*attempts) if each is not None]
+    [taken] = [activity for activity in await asyncio.gather(*attempts) if activity is not None]
     assert taken == replace(made, owner=taken.owner, last_updated_at=MOMENT + 40_000, version=1)
     assert not await matches.renew(made.match_id, "instance-1", MOMENT + 41_000)
     assert await matches.save(replace(made, extra={})) is None
@@ -246,7 +248,7 @@ async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepo
     channels = await asyncio.gather(
         *(matches.set_channel(made.match_id, f"channel-{number}") for number in range(5))
     )
-    [with_channel] = [each for each in channels if each is not None]
+    [with_channel] = [channel for channel in channels if channel is not None]
     assert await matches.get(made.match_id) == with_channel
     assert await matches.save(made) is None
     over = await matches.end(made.match_id, MOMENT + 9, NOW + DAY)
@@ -262,13 +264,13 @@ async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepo
 async def test_a_match_that_continues_is_taken_over_again(matches: ActiveMatchRepository) -> None:
     """Ended matches are excluded; the next day of a long match is included."""
     made, other = factories.active_match(), factories.active_match()
-    for each in (made, other):
-        await matches.create(each)
+    for activity in (made, other):
+        await matches.create(activity)
     await matches.end(made.match_id, MOMENT + 9, NOW + DAY)
-    ids = [each.match_id for each in await matches.list_unfinished()]
+    ids = [match.match_id for match in await matches.list_unfinished()]
     assert other.match_id in ids
     assert made.match_id not in ids
     again = await matches.take_over(made.match_id, "instance-2", MOMENT + 10, MOMENT)
     assert again is not None
     assert (again.poller_state, again.expires_at) == (PollerState.POLLING, None)
-    assert made.match_id in [each.match_id for each in await matches.list_unfinished()]
+    assert made.match_id in [match.match_id for match in await matches.list_unfinished()]

@@ -58,7 +58,7 @@ async def test_a_lock_expires_after_a_crash(locks: LockRepository, clock: Manual
     assert not await owner_locks(locks, clock, "early").acquire(name, SECONDS)
     await clock.advance(0.001)
     waiting = [owner_locks(locks, clock, f"waiting-{number}") for number in range(6)]
-    assert sum(await asyncio.gather(*(each.acquire(name, SECONDS) for each in waiting))) == 1
+    assert sum(await asyncio.gather(*(task.acquire(name, SECONDS) for task in waiting))) == 1
     assert not await crashed.extend(name, SECONDS)
     await crashed.release(name)
     assert not await owner_locks(locks, clock, "late").acquire(name, SECONDS)

@@ -32,8 +32,8 @@ async def test_teams_are_written_in_batches_and_read_by_name(teams: TeamReposito
     await teams.write_batch(reversed(made))
     assert await teams.get(made[3].team_id) == made[3]
     assert await teams.get(factories.number()) is None
-    ids = {each.team_id for each in made}
-    assert [each for each in await teams.all() if each.team_id in ids] == made
+    ids = {record.team_id for record in made}
+    assert [team for team in await teams.all() if team.team_id in ids] == made
 
 
 async def test_an_update_of_a_team_creates_none(teams: TeamRepository) -> None:
@@ -56,7 +56,7 @@ async def test_a_season_has_its_teams_and_statistics(store: Store) -> None:
     seasons = TeamSeasonRepository(store)
     season_id = factories.number()
     made = sorted(
-        (factories.team_season(season_id) for _ in range(30)), key=lambda each: each.team_id
+        (factories.team_season(season_id) for _ in range(30)), key=lambda record: record.team_id
     )
     await seasons.write_batch([*made, factories.team_season(factories.number())])
     assert await seasons.list_by_season(season_id) == made
@@ -69,8 +69,8 @@ async def test_active_leagues_are_filtered(leagues: LeagueRepository) -> None:
     assert await leagues.put(on)
     assert await leagues.put(off)
     mine = {on.league_id, off.league_id}
-    assert [each for each in await leagues.all() if each.league_id in mine] == [on, off]
-    assert [each for each in await leagues.active() if each.league_id in mine] == [on]
+    assert [league for league in await leagues.all() if league.league_id in mine] == [on, off]
+    assert [league for league in await leagues.active() if league.league_id in mine] == [on]
 
 
 async def test_a_sync_does_not_overwrite_a_concurrent_change(

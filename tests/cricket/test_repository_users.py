@@ -40,8 +40,8 @@ async def test_a_user_may_have_many_devices(devices: UserDeviceRepository) -> No
     """All are found; a repeated registration keeps its creation time."""
     user = factories.name("user")
     phone, tablet = factories.device(user), factories.device(user, updated_at=MOMENT + 1)
-    for each in (phone, tablet):
-        assert await devices.register(each, is_only_one=False) == each
+    for record in (phone, tablet):
+        assert await devices.register(record, is_only_one=False) == record
     assert await devices.list_by_user(user, NOW) == [tablet, phone]
     later = replace(phone, created_at=MOMENT + 9, updated_at=MOMENT + 9, os_version="18.0")
     assert await devices.register(later, is_only_one=False) == replace(later, created_at=MOMENT)
@@ -86,7 +86,9 @@ async def test_concurrent_registrations_of_a_device_leave_one_record(
         factories.device(user, device_id=device_id, updated_at=MOMENT + number % 3)
         for number in range(8)
     ]
-    await asyncio.gather(*(devices.register(each, is_only_one=is_only_one) for each in attempts))
+    await asyncio.gather(
+        *(devices.register(attempt, is_only_one=is_only_one) for attempt in attempts)
+    )
     [left] = await devices.list_by_user(user, NOW)
     assert left in attempts
 
@@ -97,8 +99,8 @@ async def test_the_number_of_devices_is_limited(devices: UserDeviceRepository) -
     made = [
         factories.device(user, updated_at=MOMENT + number) for number in range(MAX_REGISTERED + 3)
     ]
-    for each in made:
-        await devices.register(each, is_only_one=False)
+    for record in made:
+        await devices.register(record, is_only_one=False)
     assert await devices.list_by_user(user, NOW) == made[:2:-1]
 
 
@@ -193,10 +195,10 @@ async def test_an_expired_follow_is_not_returned(follows: FollowRepository) -> N
     """By get, by match, by user and by unfollow."""
     made = factories.follow(factories.number(), expires_at=NOW + 10)
     await follows.follow(made)
-    assert [each async for each in follows.list_by_match(made.match_id, NOW + 9)] == [made]
+    assert [follow async for follow in follows.list_by_match(made.match_id, NOW + 9)] == [made]
     assert (await follows.list_by_user(made.user_id, NOW + 9, 10))[0] == [made]
     assert await follows.get(made.match_id, made.user_id, NOW + 10) is None
-    assert [each async for each in follows.list_by_match(made.match_id, NOW + 10)] == []
+    assert [follow async for follow in follows.list_by_match(made.match_id, NOW + 10)] == []
     assert (await follows.list_by_user(made.user_id, NOW + 10, 10))[0] == []
     assert await follows.unfollow(made.match_id, made.user_id, NOW + 10) is None
 
@@ -206,10 +208,10 @@ async def test_the_follows_of_a_user_are_paginated(follows: FollowRepository) ->
     user = factories.name("user")
     made = sorted(
         (factories.follow(factories.number(), user_id=user) for _ in range(5)),
-        key=lambda each: each.match_id,
+        key=lambda record: record.match_id,
     )
-    for each in (*made, factories.follow(made[0].match_id)):
-        await follows.follow(each)
+    for record in (*made, factories.follow(made[0].match_id)):
+        await follows.follow(record)
     found, start = await follows.list_by_user(user, NOW, 2)
     while start is not None:
         page, start = await follows.list_by_user(user, NOW, 2, start)
@@ -227,20 +229,20 @@ async def test_followers_are_read_and_deleted_page_by_page(
     items = [
         {
             "matchId": match_id,
-            "userId": each.user_id,
-            "teamId": each.team_id,
+            "userId": record.user_id,
+            "teamId": record.team_id,
             "createdAt": MOMENT,
-            "expiresAt": each.expires_at,
+            "expiresAt": record.expires_at,
         }
-        for each in made
+        for record in made
     ]
     for start in range(0, len(items), 25):
         await engine.batch_write(
             BatchWrite(CRICKET_MATCH_FOLLOWS, tuple(items[start : start + 25]))
         )
-    assert [each async for each in follows.list_by_match(match_id, NOW)] == made
+    assert [follow async for follow in follows.list_by_match(match_id, NOW)] == made
     assert await follows.remove_all(match_id) == PAGE + 10
-    assert [each async for each in follows.list_by_match(match_id, NOW)] == []
+    assert [follow async for follow in follows.list_by_match(match_id, NOW)] == []
     assert await follows.remove_all(match_id) == 0
     assert await follows.get(other.match_id, other.user_id, NOW) == other
 
@@ -254,24 +256,28 @@ async def test_a_user_has_one_subscription_per_token(
         factories.subscription(match_id, user_id=user, push_token=token) for token in ("a", "b")
     )
     other = factories.subscription(match_id, push_token="c", expires_at=NOW + 10)
-    for each in (phone, tablet, other):
-        assert await subscriptions.register(each) == each
+    for record in (phone, tablet, other):
+        assert await subscriptions.register(record) == record
     assert await subscriptions.register(
         replace(phone, team_id="1", created_at=MOMENT + 9)
     ) == replace(phone, team_id="1")
-    assert [each async for each in subscriptions.list_by_match(match_id, NOW)] == [
+    assert [subscription async for subscription in subscriptions.list_by_match(match_id, NOW)] == [
         replace(phone, team_id="1"),
         tablet,
         other,
     ]
-    assert [each async for each in subscriptions.list_by_match(match_id, NOW + 10)] == [
+    assert [
+        subscription async for subscription in subscriptions.list_by_match(match_id, NOW + 10)
+    ] == [
         replace(phone, team_id="1"),
         tablet,
     ]
     assert not await subscriptions.remove(match_id, "a", factories.name("user"))
     assert await subscriptions.remove(match_id, "a", user)
     assert not await subscriptions.remove(match_id, "a", user)
-    assert [each.push_token async for each in subscriptions.list_by_match(match_id, NOW)] == [
+    assert [
+        subscription.push_token async for subscription in subscriptions.list_by_match(match_id, NOW)
+    ] == [
         "b",
         "c",
     ]
@@ -290,15 +296,20 @@ async def test_an_unfollow_deletes_the_subscriptions_of_one_user(
         factories.subscription(match_id, push_token=f"other-{number}") for number in range(30)
     ]
     elsewhere = factories.subscription(factories.number(), user_id=user)
-    await asyncio.gather(*(subscriptions.register(each) for each in (*mine, *others, elsewhere)))
-    assert await subscriptions.remove_of_user(match_id, user) == mine
-    assert await subscriptions.remove_of_user(match_id, user) == []
-    assert len([each async for each in subscriptions.list_by_match(match_id, NOW)]) == 30
+    await asyncio.gather(
+        *(subscriptions.register(record) for record in (*mine, *others, elsewhere))
+    )
+    assert await subscriptions.remove_by_user(match_id, user) == mine
+    assert await subscriptions.remove_by_user(match_id, user) == []
+    assert (
+        len([subscription async for subscription in subscriptions.list_by_match(match_id, NOW)])
+        == 30
+    )
     assert await subscriptions.remove_all(match_id) == 30
-    assert [each async for each in subscriptions.list_by_match(match_id, NOW)] == []
-    assert [each async for each in subscriptions.list_by_match(elsewhere.match_id, NOW)] == [
-        elsewhere
-    ]
+    assert [subscription async for subscription in subscriptions.list_by_match(match_id, NOW)] == []
+    assert [
+        subscription async for subscription in subscriptions.list_by_match(elsewhere.match_id, NOW)
+    ] == [elsewhere]
 
 
 async def test_one_of_many_concurrent_senders_may_notify_a_user(

@@ -1,4 +1,4 @@
-"""The data plane: registration, and ingestion of each reading exactly once."""
+"""The API for boards: registration, and ingestion of each reading exactly once."""
 
 import gzip
 import uuid

@@ -100,10 +100,10 @@ async def try_all(engine: SqliteEngine) -> dict[str, str]:
 
 async def missing(engine: SqliteEngine, wanted: set[str]) -> int:
     """Count the notes that cannot be read as written."""
-    found = [(await engine.get(Get(NOTES, {"id": each}))).item for each in sorted(wanted)]
+    found = [(await engine.get(Get(NOTES, {"id": note_id}))).item for note_id in sorted(wanted)]
     return sum(
-        item != make_note(int(each.split("-")[1]))
-        for each, item in zip(sorted(wanted), found, strict=True)
+        item != make_note(int(note_id.split("-")[1]))
+        for note_id, item in zip(sorted(wanted), found, strict=True)
     )
 
 

@@ -46,7 +46,9 @@ def normalize(value: Any) -> Plain:
     if isinstance(value, dict):
         return (
             "{"
-            + ", ".join(f"{name!r}: {normalize(each)}" for name, each in sorted(value.items()))
+            + ", ".join(
+                f"{name!r}: {normalize(element)}" for name, element in sorted(value.items())
+            )
             + "}"
         )
     if isinstance(value, list | tuple):

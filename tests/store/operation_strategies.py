@@ -314,7 +314,7 @@ class TableStrategies:
         ]
         if part.type != "N":
             # In an index, the jar ignores case when it searches for a prefix.
-            prefixes = [each for each in pool if each not in ("b", "B")]
+            prefixes = [candidate for candidate in pool if candidate not in ("b", "B")]
             tests.append(st.builds(BeginsWith, path, st.sampled_from(prefixes).map(Literal)))
         return st.one_of(*tests)
 

@@ -250,6 +250,6 @@ def updates(smallest: int = 0) -> SearchStrategy[tuple[Action, ...]]:
 def first_of_each(drawn: Iterable[Any], identity: Callable[[Any], Hashable]) -> tuple[Any, ...]:
     """Remove duplicates without drawing again, which would cost more."""
     found: dict[Hashable, Any] = {}
-    for each in drawn:
-        found.setdefault(identity(each), each)
+    for value in drawn:
+        found.setdefault(identity(value), value)
     return tuple(found.values())

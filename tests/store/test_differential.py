@@ -74,7 +74,7 @@ class Pair:
                 )
             story.append("what is left")
             left = [await contents(engine, table) for engine in self.engines]
-            self._compare(story, *[each.normalized for each in left])
+            self._compare(story, *[entry.normalized for entry in left])
         except BaseException:
             await self._reset(table)
             raise

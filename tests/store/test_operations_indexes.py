@@ -201,7 +201,7 @@ async def test_items_with_equal_index_keys_are_all_returned(engine: Engine) -> N
     for item in items:
         await engine.put(Put(PLAYERS, item))
     found = await entries(engine, "by-status", F("status") == status)
-    assert sorted(each["name"] for each in found) == [f"n{number}" for number in range(5)]
+    assert sorted(entry["name"] for entry in found) == [f"n{number}" for number in range(5)]
 
 
 async def test_a_local_index_orders_a_partition_by_another_key(engine: Engine) -> None:

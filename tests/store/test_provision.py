@@ -105,8 +105,10 @@ def test_a_template_enables_recovery_and_deletion_protection() -> None:
 @given(tables())
 def test_the_output_does_not_depend_on_the_order_of_tables(table: Table) -> None:
     others = [table, PLAYERS]
-    assert cloudformation(others) == cloudformation([normalize(each) for each in reversed(others)])
-    assert terraform(others) == terraform([normalize(each) for each in reversed(others)])
+    assert cloudformation(others) == cloudformation(
+        [normalize(other) for other in reversed(others)]
+    )
+    assert terraform(others) == terraform([normalize(other) for other in reversed(others)])
 
 
 def test_two_tables_that_would_share_a_label_are_rejected() -> None:

@@ -296,7 +296,9 @@ def _each_attribute(change: Callable[[Attribute], Attribute | None]) -> Mutation
         if not fit:
             return None
         chosen = draw(st.sampled_from(fit))
-        changed = [change(each) if each == chosen else each for each in table.attributes]
+        changed = [
+            change(declared) if declared == chosen else declared for declared in table.attributes
+        ]
         return replace(table, attributes=tuple(filter(None, changed)))
 
     return mutate
@@ -364,15 +366,21 @@ MUTATIONS: dict[str, tuple[Mutation, ChangeImpact]] = {
     "a required attribute more": (_add_attribute(required=True), ChangeImpact.MIGRATION),
     "an attribute less": (_drop_attribute, ChangeImpact.MIGRATION),
     "an attribute of another type": (
-        _each_attribute(lambda each: replace(each, type="L" if each.type != "L" else "M")),
+        _each_attribute(
+            lambda declared: replace(declared, type="L" if declared.type != "L" else "M")
+        ),
         ChangeImpact.MIGRATION,
     ),
     "an attribute made required": (
-        _each_attribute(lambda each: None if each.required else replace(each, required=True)),
+        _each_attribute(
+            lambda declared: None if declared.required else replace(declared, required=True)
+        ),
         ChangeImpact.MIGRATION,
     ),
     "an attribute made optional": (
-        _each_attribute(lambda each: replace(each, required=False) if each.required else None),
+        _each_attribute(
+            lambda declared: replace(declared, required=False) if declared.required else None
+        ),
         ChangeImpact.SAFE,
     ),
     "a global index more": (_add_global, ChangeImpact.SAFE),

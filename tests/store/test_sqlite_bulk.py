@@ -215,7 +215,7 @@ def test_columnar_items_equal_plain_items(
     item: dict[str, Any], common: dict[str, Any], count: int
 ) -> None:
     many = [{**item, "id": f"{number}"} for number in range(count)]
-    columns = ColumnarItems({name: [each[name] for each in many] for name in many[0]})
+    columns = ColumnarItems({name: [entry[name] for entry in many] for name in many[0]})
     assert [*columns] == many
     assert columns[:2] == many[:2]
     expect_like_individual_rows(rows_of(columns, common), many, common)

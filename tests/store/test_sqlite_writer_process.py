@@ -239,7 +239,7 @@ async def test_the_process_ignores_signals_and_ends_with_the_engine(
         assert pid is not None
         os.kill(pid, number)
         waiting = asyncio.ensure_future(
-            engine.transact_each([once(f"{each}", "ann") for each in range(300)])
+            engine.transact_each([once(f"{index}", "ann") for index in range(300)])
         )
         await asyncio.sleep(0)
         await engine.close()

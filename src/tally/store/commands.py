@@ -277,7 +277,9 @@ def _fetch(url: str) -> list[PatternRow]:
             .send()
         )
         return msgspec.json.decode(bytes(response.bytes()), type=list[PatternRow])
-    except (PyreqwestError, ValueError) as error:
+    except PyreqwestError as error:
+        _fail(f"{endpoint} did not return access patterns: {error.args[0]}")
+    except ValueError as error:
         _fail(f"{endpoint} did not return access patterns: {error}")
 
 

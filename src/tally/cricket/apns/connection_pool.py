@@ -20,7 +20,7 @@ MAX_CONCURRENCY: Final = 400
 MIN_CONCURRENCY: Final = 4
 # After this many consecutive requests without a response the connection counts as dead, even if the
 # operating system still reports it as open.
-_MAX_UNANSWERED: Final = 3
+_MAX_MISSING_RESPONSES: Final = 3
 
 
 class PooledConnection:
@@ -32,10 +32,10 @@ class PooledConnection:
         "in_flight",
         "is_in_slow_start",
         "limit",
+        "missing_responses",
         "pauses",
         "requests",
         "throttled_at",
-        "unanswered",
     )
 
     def __init__(self, client: Client) -> None:
@@ -49,7 +49,7 @@ class PooledConnection:
         self.pauses = 0
         # Consecutive failures, and consecutive requests without a response.
         self.failures = 0
-        self.unanswered = 0
+        self.missing_responses = 0
         self.is_in_slow_start = True
 
 
@@ -118,19 +118,19 @@ class ConnectionPool:
 
     def record_success(self, connection: PooledConnection) -> None:
         """Raise the limit after a response that reports no overload."""
-        connection.failures = connection.unanswered = 0
+        connection.failures = connection.missing_responses = 0
         if connection.limit < MAX_CONCURRENCY:
             connection.limit += 1.0 if connection.is_in_slow_start else 1.0 / connection.limit
 
     def throttle(
-        self, connection: PooledConnection, number: int, retry_after: float, *, is_answered: bool
+        self, connection: PooledConnection, number: int, retry_after: float, *, has_response: bool
     ) -> None:
         """Halve the limit and pause after the failure of the connection's request `number`.
 
         The pause lasts at least `retry_after` seconds, up to the maximum.
         """
-        if not is_answered:
-            self._count_unanswered(connection)
+        if not has_response:
+            self._count_missing_response(connection)
         if number <= connection.throttled_at:
             return  # The request was in flight at the last reduction: one burst counts once.
         connection.is_in_slow_start = False
@@ -152,10 +152,10 @@ class ConnectionPool:
         for client in (*self._retired, *(connection.client for connection in self.connections)):
             await client.close()
 
-    def _count_unanswered(self, connection: PooledConnection) -> None:
-        connection.unanswered += 1
-        if connection.unanswered == _MAX_UNANSWERED:
-            connection.unanswered = 0
+    def _count_missing_response(self, connection: PooledConnection) -> None:
+        connection.missing_responses += 1
+        if connection.missing_responses == _MAX_MISSING_RESPONSES:
+            connection.missing_responses = 0
             # Closed later: other requests on it may still get their responses.
             self._retired = [*self._retired[-len(self.connections) :], connection.client]
             connection.client = self._connect()

@@ -198,7 +198,7 @@ class ApnsGateway:
         self._errors.labels(str(result.status), result.reason).inc()
         # 403 is a problem of the provider token, not of the connection.
         if result.outcome is PushOutcome.RETRY and result.status != 403:
-            pool.throttle(connection, number, result.retry_after, is_answered=result.status != 0)
+            pool.throttle(connection, number, result.retry_after, has_response=result.status != 0)
         else:
             pool.record_success(connection)
 

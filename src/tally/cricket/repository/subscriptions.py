@@ -125,7 +125,7 @@ class ActivitySubscriptionRepository:
         frequency="On unfollow",
         bound=MAX_SUBSCRIPTIONS,
     )
-    async def remove_of_user(self, match_id: str, user_id: str) -> list[ActivitySubscription]:
+    async def remove_by_user(self, match_id: str, user_id: str) -> list[ActivitySubscription]:
         """Delete the subscriptions of a user for a match; return them by token."""
         where, theirs = F("matchId") == match_id, F("userId") == user_id
         items = self.store.items(

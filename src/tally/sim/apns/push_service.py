@@ -76,15 +76,15 @@ class PushService:
         if fault.cut == "after":
             serve(stream)
         if fault.cut is not None:
-            self._record_unanswered(fault, stream, push, "cut")
+            self._record_without_response(fault, stream, push, "cut")
             stream.connection.abort()
             return None
         if fault.reset is not None:
-            self._record_unanswered(fault, stream, push, f"reset {fault.reset}")
+            self._record_without_response(fault, stream, push, f"reset {fault.reset}")
             stream.connection.reset_stream(stream.stream_id, _RESETS[fault.reset])
             return None
         if fault.goaway == "abrupt":
-            self._record_unanswered(fault, stream, push, "goaway")
+            self._record_without_response(fault, stream, push, "goaway")
             stream.connection.go_away(stream.stream_id - 2, _SHUTDOWN)
             return None
         if fault.goaway == "graceful":
@@ -93,7 +93,7 @@ class PushService:
             return self._reject((fault.status, fault.reason), stream, push, fault.retry_after)
         return serve(stream)
 
-    def _record_unanswered(
+    def _record_without_response(
         self, fault: PushFault, stream: Http2Stream, push: PushRequest, reason: str
     ) -> None:
         if fault.cut != "after":

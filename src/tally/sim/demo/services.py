@@ -63,7 +63,7 @@ class SimulatedServices:
             ("Sign-in for collect", self.collect_issuer and self.collect_issuer.url),
             ("Sign-in for cricket", self.cognito and self.cognito.url),
             ("SportMonks", self.sportmonks and self.sportmonks.url),
-            ("Apple's push service", self.apns and self.apns.url),
+            ("APNs", self.apns and self.apns.url),
         ]
         return [(name, url) for name, url in candidates if url]
 

@@ -146,7 +146,7 @@ class ActivityService:
     async def on_unfollowed(self, match_id: str, user_id: str, reason: EndReason) -> None:
         """End the match's Live Activities on all devices of a user who no longer follows it."""
         payloads = self._payloads(match_id)
-        removed = await self.repositories.subscriptions.remove_of_user(match_id, user_id)
+        removed = await self.repositories.subscriptions.remove_by_user(match_id, user_id)
         activities = await self.repositories.activities.list_by_user(
             match_id, user_id, self.clock.milliseconds()
         )
