@@ -235,6 +235,20 @@ def test_an_unknown_job_is_rejected(tmp_path: Path) -> None:
     assert "Unknown job nothing; available:" in errors
 
 
+def test_an_unreachable_database_is_reported_with_its_cause(tmp_path: Path) -> None:
+    """The message does not contain the password of the URL."""
+    code, _, errors = run(
+        "job",
+        "list",
+        TALLY_DATA_DIR=str(tmp_path / "data"),
+        TALLY_BACKENDS="scoreboard",
+        DATABASE_URL=f"postgresql://ana:password-of-ana@127.0.0.1:{free_port()}/scores",
+    )
+    assert code == 2
+    assert "The database is unavailable: [Errno" in errors
+    assert "password-of-ana" not in errors
+
+
 def test_an_unknown_backend_is_rejected() -> None:
     code, _, errors = run("serve", "chess")
     assert code == 2

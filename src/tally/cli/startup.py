@@ -14,7 +14,7 @@ import typer
 
 from tally.backup.errors import BackupFailed
 from tally.cli.extras import MissingExtra
-from tally.errors import TallyError
+from tally.errors import TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.kit.server import ListenError
@@ -67,6 +67,9 @@ def explained_errors() -> Iterator[None]:
         _exit(str(error))
     except BackupFailed as error:
         _exit(error.message, code=1)
+    except Unavailable as error:
+        cause = error.__cause__  # only system errors: others may quote a URL with its password
+        _exit(f"{error.message}: {cause}" if isinstance(cause, OSError) else error.message)
     except TallyError as error:
         _exit(error.message)
     except StoreError as error:
