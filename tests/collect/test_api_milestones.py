@@ -67,15 +67,15 @@ async def test_a_milestone_is_visible_only_to_its_owner(server: CollectServer) -
 async def test_the_last_part_is_minted_at_the_target(server: CollectServer) -> None:
     """The milestone is then completed and never changes again."""
     ann = await server.create_user()
-    made = await ann.create_milestone(totalTarget=1000, sport="RUN")
+    milestone = await ann.create_milestone(totalTarget=1000, sport="RUN")
     run = server.strava.record(ann.athlete_id, "TrailRun", 500)
     await server.process_inbox()
     server.strava.record(ann.athlete_id, "TreadmillRun", 499.9)
     await server.process_inbox()
-    assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 11
+    assert (await ann.get_milestone(milestone["milestoneId"]))["partsMinted"] == 11
     server.strava.record(ann.athlete_id, "VirtualRun", 0.1)
     await server.process_inbox()
-    done = await ann.get_milestone(made["milestoneId"])
+    done = await ann.get_milestone(milestone["milestoneId"])
     assert (done["status"], done["percent"], done["partsMinted"], done["nextPart"]) == (
         "COMPLETED",
         100,
@@ -84,14 +84,16 @@ async def test_the_last_part_is_minted_at_the_target(server: CollectServer) -> N
     )
     server.strava.delete(run.id)
     await server.process_inbox()
-    again = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
+    again = await ann.browser.send("POST", f"/milestones/{milestone['milestoneId']}/recompute")
     assert again.json == done
 
 
 async def test_twenty_concurrent_recomputes_over_http_agree(server: CollectServer) -> None:
     """Each part is minted once, all responses are equal, and the version increases by one."""
     ann = await server.create_user()
-    made = await ann.create_milestone(periodStartAtUtc="2020-01-01T00:00:00Z", totalTarget=8_000)
+    milestone = await ann.create_milestone(
+        periodStartAtUtc="2020-01-01T00:00:00Z", totalTarget=8_000
+    )
     item = {
         "sportType": "Ride",
         "startDateUtc": "2026-01-01T00:00:00Z",
@@ -100,14 +102,14 @@ async def test_twenty_concurrent_recomputes_over_http_agree(server: CollectServe
     }
     put = {**item_key(user_pk(ann.user_id), f"WORKOUT#STRAVA#{1:012}"), "isDeleted": False, **item}
     await server.application.store.engine.put(Put(COMMIT_COLLECT, put))
-    path = f"/milestones/{made['milestoneId']}/recompute"
+    path = f"/milestones/{milestone['milestoneId']}/recompute"
     responses = await server.run_with_clock(
         asyncio.gather(*(ann.browser.send("POST", path) for _ in range(20)))
     )
     assert {response.status for response in responses} == {200}
-    now = await ann.get_milestone(made["milestoneId"])
+    now = await ann.get_milestone(milestone["milestoneId"])
     assert all(response.json == now for response in responses)
-    assert (now["version"], now["partsMinted"]) == (made["version"] + 1, 7)
+    assert (now["version"], now["partsMinted"]) == (milestone["version"] + 1, 7)
     assert [award["partIndex"] for award in now["awards"]] == list(range(1, 8))
 
 
@@ -116,8 +118,8 @@ async def test_subscribers_receive_progress_and_mints(
 ) -> None:
     """The current state comes first, then every change."""
     ann = await server.create_user()
-    made = await ann.create_milestone()
-    url = f"{server.url}/milestones/{made['milestoneId']}/events"
+    milestone = await ann.create_milestone()
+    url = f"{server.url}/milestones/{milestone['milestoneId']}/events"
     request = server.client.get(url).header("Cookie", f"cc_session={ann.browser.session}")
     async with request.streamed_read_buffer_limit(0).build_streamed() as response:
         assert response.status == 200
@@ -152,7 +154,7 @@ async def test_workouts_are_paged_with_cursors_bound_to_the_user(server: Collect
 async def test_too_many_workouts_return_409(server: CollectServer) -> None:
     """The milestone is unchanged."""
     ann = await server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     item = {
         "sportType": "Ride",
         "startDateUtc": "2026-01-01T00:00:00Z",
@@ -173,11 +175,11 @@ async def test_too_many_workouts_return_409(server: CollectServer) -> None:
         for start in range(0, len(puts), 25)
     ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
-    response = await ann.browser.send("POST", f"/milestones/{made['milestoneId']}/recompute")
+    response = await ann.browser.send("POST", f"/milestones/{milestone['milestoneId']}/recompute")
     assert_error(response, 409, "too_many_workouts")
     server.strava.record(ann.athlete_id, "Ride", 5000)
     await server.process_inbox()
-    assert (await ann.get_milestone(made["milestoneId"]))["progress"] == 0
+    assert (await ann.get_milestone(milestone["milestoneId"]))["progress"] == 0
 
 
 async def test_account_deletion_removes_everything_but_the_audit_trail(

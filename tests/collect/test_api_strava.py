@@ -50,7 +50,7 @@ def event(
 async def test_an_activity_becomes_a_workout_progress_and_awards(server: CollectServer) -> None:
     """One correlation id links the webhook event and the awards."""
     ann = await server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     ride = server.strava.record(
         ann.athlete_id, "GravelRide", 3500.4, total_elevation_gain=120.5, moving_time=600
     )
@@ -61,7 +61,7 @@ async def test_an_activity_becomes_a_workout_progress_and_awards(server: Collect
         (workout["activityId"], workout["distanceMeters"], workout["totalElevationGain"])
         for workout in page["workouts"]
     ] == [(ride.id, 3500.4, 120.5)]
-    now = await ann.get_milestone(made["milestoneId"])
+    now = await ann.get_milestone(milestone["milestoneId"])
     assert (now["progress"], now["percent"], now["partsMinted"], now["status"]) == (
         3500.4,
         29,
@@ -91,35 +91,35 @@ async def test_fifty_concurrent_deliveries_are_applied_once(
 ) -> None:
     """Also with concurrent workers, and with redelivery after completion."""
     ann = await fresh_server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     fresh_server.strava.webhooks.hold()
     ride = fresh_server.strava.record(ann.athlete_id, "Ride", 5000)
     fresh_server.strava.webhooks.redeliver(event(ann, ride.id), 50)
     await fresh_server.strava.webhooks.wait_idle()
     assert {delivery.status for delivery in fresh_server.strava.webhooks.log} == {200}
     await asyncio.gather(*(fresh_server.collect.worker.run() for _ in range(5)))
-    first = await ann.get_milestone(made["milestoneId"])
+    first = await ann.get_milestone(milestone["milestoneId"])
     assert first["partsMinted"] == 5
     assert len((await ann.browser.get("/workouts")).json["workouts"]) == 1
     fresh_server.strava.webhooks.redeliver(event(ann, ride.id), 5)
     await fresh_server.process_inbox()
-    assert await ann.get_milestone(made["milestoneId"]) == first
+    assert await ann.get_milestone(milestone["milestoneId"]) == first
     assert await inbox_size(fresh_server) == 0
 
 
 async def test_a_backlog_is_aggregated_once(server: CollectServer) -> None:
     """All events count, and the workouts are read once."""
     ann = await server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     before = (await server.patterns()).get("Aggregate workouts", {"calls": 0})["calls"]
     for _ in range(RIDES):
         server.strava.record(ann.athlete_id, "Ride", 1000)
     await server.process_inbox()
-    now = await ann.get_milestone(made["milestoneId"])
+    now = await ann.get_milestone(milestone["milestoneId"])
     assert (now["progress"], now["partsMinted"], now["version"]) == (
         1000 * RIDES,
         RIDES,
-        made["version"] + 1,
+        milestone["version"] + 1,
     )
     assert (await server.patterns())["Aggregate workouts"]["calls"] == before + 1
     assert len((await ann.browser.get("/workouts")).json["workouts"]) == RIDES
@@ -153,13 +153,13 @@ async def test_expired_tokens_are_refreshed_and_the_newest_pair_is_stored(
 ) -> None:
     """Repeatedly, although Strava rotates the refresh token."""
     ann = await server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     requests = server.strava.faults.count("/oauth/token", "POST")
     for number in range(1, 4):
         server.skip_time(6 * 3600)
         server.strava.record(ann.athlete_id, "Ride", 1000)
         await server.process_inbox()
-        assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == number
+        assert (await ann.get_milestone(milestone["milestoneId"]))["partsMinted"] == number
     assert server.strava.faults.count("/oauth/token", "POST") == requests + 3
 
 
@@ -168,7 +168,7 @@ async def test_concurrent_refreshes_end_with_one_valid_pair(
 ) -> None:
     """Workers that lose the race use the stored tokens, and no event is lost."""
     ann = await server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     for number in range(1, 3):
         server.skip_time(6 * 3600)
         for _ in range(6):
@@ -179,7 +179,7 @@ async def test_concurrent_refreshes_end_with_one_valid_pair(
         )
         server.skip_time(61)
         await server.process_inbox()
-        assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 6 * number
+        assert (await ann.get_milestone(milestone["milestoneId"]))["partsMinted"] == 6 * number
         assert await inbox_size(server) == 0
     assert (await ann.browser.get("/strava/status")).json["connected"] is True
 
@@ -187,11 +187,11 @@ async def test_concurrent_refreshes_end_with_one_valid_pair(
 async def test_a_token_that_strava_rejects_early_is_refreshed(server: CollectServer) -> None:
     """The expiry of a token is not guaranteed."""
     ann = await server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     server.strava.authorizations.expire(ann.athlete_id)
     server.strava.record(ann.athlete_id, "Ride", 1000)
     await server.process_inbox()
-    assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 1
+    assert (await ann.get_milestone(milestone["milestoneId"]))["partsMinted"] == 1
 
 
 async def test_an_exhausted_rate_limit_pauses_processing(
@@ -199,7 +199,7 @@ async def test_an_exhausted_rate_limit_pauses_processing(
 ) -> None:
     """After a 429, Strava gets no requests until the quarter hour ends; no event is lost."""
     ann = await fresh_server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     fresh_server.strava.faults.add(InjectedFault(path="/api/v3/activities", status=429))
     for _ in range(3):
         fresh_server.strava.record(ann.athlete_id, "Ride", 1000)
@@ -212,14 +212,14 @@ async def test_an_exhausted_rate_limit_pauses_processing(
     assert fresh_server.strava.faults.count("/api/v3/activities") == requests
     fresh_server.skip_time(15 * 60)
     await fresh_server.process_inbox()
-    assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 3
+    assert (await ann.get_milestone(milestone["milestoneId"]))["partsMinted"] == 3
     assert await inbox_size(fresh_server) == 0
 
 
 async def test_a_failed_event_is_retried_with_back_off(fresh_server: CollectServer) -> None:
     """The event stays in the inbox until it succeeds."""
     ann = await fresh_server.create_user()
-    made = await ann.create_milestone()
+    milestone = await ann.create_milestone()
     fresh_server.strava.faults.add(
         InjectedFault(path="/api/v3/activities", status=400, body="{}", times=2)
     )
@@ -230,7 +230,7 @@ async def test_a_failed_event_is_retried_with_back_off(fresh_server: CollectServ
         fresh_server.skip_time(60)
     await fresh_server.process_inbox()
     assert await inbox_size(fresh_server) == 0
-    assert (await ann.get_milestone(made["milestoneId"]))["partsMinted"] == 1
+    assert (await ann.get_milestone(milestone["milestoneId"]))["partsMinted"] == 1
 
 
 async def test_events_of_unknown_athletes_are_discarded(server: CollectServer) -> None:

@@ -44,9 +44,9 @@ async def create_milestone(
 
 
 async def add_ride(services: ServiceHarness, name: str, athlete_id: int, metres: int) -> int:
-    made = factories.workout(name, distance=metres)
-    assert await services.repository.put_workout(made, athlete_id)
-    return made.activity_id
+    workout = factories.workout(name, distance=metres)
+    assert await services.repository.put_workout(workout, athlete_id)
+    return workout.activity_id
 
 
 async def test_a_workout_advances_the_milestone_and_mints_parts(

@@ -46,17 +46,17 @@ async def call_all_access_patterns(store: Store) -> None:
 
 async def _fixtures(store: Store) -> None:
     fixtures = FixtureRepository(store)
-    made = factories.fixture(replay_of="1")
-    await fixtures.write_batch([made])
-    await fixtures.get(made.match_id)
-    await fixtures.get_many([made.match_id])
-    await fixtures.by_date(made.league_code, made.start_time, made.start_time, 10)
-    await fixtures.starting_soon([made.league_code], made.start_time, made.start_time)
-    await fixtures.update(made.match_id, live_updated_at=MOMENT)
+    fixture = factories.fixture(replay_of="1")
+    await fixtures.write_batch([fixture])
+    await fixtures.get(fixture.match_id)
+    await fixtures.get_many([fixture.match_id])
+    await fixtures.by_date(fixture.league_code, fixture.start_time, fixture.start_time, 10)
+    await fixtures.starting_soon([fixture.league_code], fixture.start_time, fixture.start_time)
+    await fixtures.update(fixture.match_id, live_updated_at=MOMENT)
     await fixtures.live()
-    await fixtures.archive(made.match_id, MOMENT)
-    await fixtures.by_league(made.league_id, 10)
-    await fixtures.delete_replay(made.match_id)
+    await fixtures.archive(fixture.match_id, MOMENT)
+    await fixtures.by_league(fixture.league_id, 10)
+    await fixtures.delete_replay(fixture.match_id)
 
 
 async def _reference(store: Store) -> None:
@@ -122,9 +122,9 @@ async def _followers(store: Store) -> None:
 
 async def _notifications_and_locks(store: Store) -> None:
     notifications, locks = NotificationRepository(store), LockRepository(store)
-    made = factories.notice(factories.number())
-    await notifications.mark_sent(made)
-    await notifications.was_sent(made.match_id, made.user_id, NotificationKind.PREMATCH, NOW)
+    notice = factories.notice(factories.number())
+    await notifications.mark_sent(notice)
+    await notifications.was_sent(notice.match_id, notice.user_id, NotificationKind.PREMATCH, NOW)
     name = factories.name("match")
     await locks.acquire(name, "me", MOMENT, MOMENT + 10_000)
     await locks.extend(name, "me", MOMENT + 20_000)
@@ -186,12 +186,12 @@ async def _activities(store: Store) -> None:
 
 async def _matches(store: Store) -> None:
     matches = ActiveMatchRepository(store)
-    made = factories.active_match()
-    await matches.create(made)
-    await matches.get(made.match_id)
-    await matches.save(made)
-    await matches.renew(made.match_id, made.owner, MOMENT)
-    await matches.take_over(made.match_id, "another", MOMENT, MOMENT)
-    await matches.set_channel(made.match_id, "channel")
+    active_match = factories.active_match()
+    await matches.create(active_match)
+    await matches.get(active_match.match_id)
+    await matches.save(active_match)
+    await matches.renew(active_match.match_id, active_match.owner, MOMENT)
+    await matches.take_over(active_match.match_id, "another", MOMENT, MOMENT)
+    await matches.set_channel(active_match.match_id, "channel")
     await matches.list_unfinished()
-    await matches.end(made.match_id, MOMENT, NOW)
+    await matches.end(active_match.match_id, MOMENT, NOW)

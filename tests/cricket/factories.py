@@ -48,7 +48,7 @@ def _with(record: R, changes: dict[str, Any]) -> R:
 
 
 def fixture(**changes: Any) -> Fixture:
-    made = Fixture(
+    record = Fixture(
         match_id=number(),
         league_id="5",
         league_code=name("league"),
@@ -60,7 +60,7 @@ def fixture(**changes: Any) -> Fixture:
         status=MatchStatus.NOT_STARTED,
         updated_at=MOMENT,
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def team(**changes: Any) -> Team:
@@ -68,7 +68,7 @@ def team(**changes: Any) -> Team:
 
 
 def team_season(season_id: str, **changes: Any) -> TeamSeason:
-    made = TeamSeason(
+    record = TeamSeason(
         season_id=season_id,
         team_id=number(),
         league_id="5",
@@ -77,7 +77,7 @@ def team_season(season_id: str, **changes: Any) -> TeamSeason:
         updated_at=MOMENT,
         stats={"won": 3, "lost": 1},
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def league(**changes: Any) -> League:
@@ -87,7 +87,7 @@ def league(**changes: Any) -> League:
 
 
 def device(user_id: str, **changes: Any) -> UserDevice:
-    made = UserDevice(
+    record = UserDevice(
         user_id=user_id,
         device_token=secrets.token_hex(32),
         device_id=name("device"),
@@ -98,36 +98,36 @@ def device(user_id: str, **changes: Any) -> UserDevice:
         os_version="17.4",
         app_version="1.0",
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def follow(match_id: str, **changes: Any) -> Follow:
-    made = Follow(
+    record = Follow(
         match_id=match_id, user_id=name("user"), created_at=MOMENT, expires_at=NOW + 2 * DAY
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def subscription(match_id: str, **changes: Any) -> ActivitySubscription:
-    made = ActivitySubscription(
+    record = ActivitySubscription(
         match_id=match_id,
         push_token=secrets.token_hex(32),
         user_id=name("user"),
         created_at=MOMENT,
         expires_at=NOW + 2 * DAY,
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def notice(match_id: str, **changes: Any) -> SentNotification:
-    made = SentNotification(
+    record = SentNotification(
         match_id=match_id,
         user_id=name("user"),
         kind=NotificationKind.PREMATCH,
         sent_at=MOMENT,
         expires_at=NOW + 2 * DAY,
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def state_hash(**changes: Any) -> StateHash:
@@ -137,18 +137,18 @@ def state_hash(**changes: Any) -> StateHash:
 
 
 def cached_display(**changes: Any) -> CachedDisplay:
-    made = CachedDisplay(
+    record = CachedDisplay(
         match_id=number(),
         team_id="neutral",
         content='{"score":"1/0"}',
         computed_at=MOMENT,
         expires_at=NOW + 30,
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def cached_fixture(**changes: Any) -> CachedFixture:
-    made = CachedFixture(
+    record = CachedFixture(
         match_id=number(),
         league_id=name("league"),
         starting_at=START,
@@ -156,22 +156,22 @@ def cached_fixture(**changes: Any) -> CachedFixture:
         cached_at=MOMENT,
         expires_at=NOW + 600,
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def processing(**changes: Any) -> ProcessingState:
-    made = ProcessingState(
+    record = ProcessingState(
         match_id=number(),
         last_ball_id=7,
         content="[1,2]",
         updated_at=MOMENT,
         expires_at=NOW + 7 * DAY,
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def activity(match_id: str, **changes: Any) -> LiveActivity:
-    made = LiveActivity(
+    record = LiveActivity(
         match_id=match_id,
         user_id=name("user"),
         device_id=name("device"),
@@ -180,7 +180,7 @@ def activity(match_id: str, **changes: Any) -> LiveActivity:
         updated_at=MOMENT,
         expires_at=NOW + 2 * DAY,
     )
-    return _with(made, changes)
+    return _with(record, changes)
 
 
 def active_match(**changes: Any) -> ActiveMatch:

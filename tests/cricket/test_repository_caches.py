@@ -52,47 +52,52 @@ async def test_each_view_of_a_match_has_a_hash(store: Store) -> None:
 async def test_an_expired_display_state_is_not_returned(store: Store) -> None:
     """Views expire independently, whether or not the store has deleted them."""
     displays = DisplayCacheRepository(store)
-    made = factories.cached_display(expires_at=NOW + 30)
-    await displays.put(made)
-    assert await displays.get(made.match_id, "neutral", NOW + 29) == made
-    assert await displays.get(made.match_id, "neutral", NOW + 30) is None
-    assert await displays.get(made.match_id, "1", NOW) is None
+    cached_display = factories.cached_display(expires_at=NOW + 30)
+    await displays.put(cached_display)
+    assert await displays.get(cached_display.match_id, "neutral", NOW + 29) == cached_display
+    assert await displays.get(cached_display.match_id, "neutral", NOW + 30) is None
+    assert await displays.get(cached_display.match_id, "1", NOW) is None
 
 
 async def test_the_processing_state_never_goes_back(store: Store) -> None:
     """A late write of a former owner is rejected; an expired state can be replaced."""
     repository = ProcessingRepository(store)
-    made = factories.processing(last_ball_id=7, content='[{"id":7}]' * 1000)
-    assert await repository.put(made)
-    assert await repository.get(made.match_id, NOW) == made
-    further = replace(made, last_ball_id=9, content="[]")
+    processing = factories.processing(last_ball_id=7, content='[{"id":7}]' * 1000)
+    assert await repository.put(processing)
+    assert await repository.get(processing.match_id, NOW) == processing
+    further = replace(processing, last_ball_id=9, content="[]")
     assert await repository.put(further)
-    assert not await repository.put(replace(made, last_ball_id=8))
+    assert not await repository.put(replace(processing, last_ball_id=8))
     corrected = replace(further, content="[1]")
     assert await repository.put(corrected)
-    assert await repository.get(made.match_id, NOW) == corrected
-    assert await repository.get(made.match_id, NOW + 7 * DAY) is None
+    assert await repository.get(processing.match_id, NOW) == corrected
+    assert await repository.get(processing.match_id, NOW + 7 * DAY) is None
     assert await repository.put(
-        replace(made, last_ball_id=1, updated_at=MOMENT + 7 * DAY * 1000, expires_at=NOW + 14 * DAY)
+        replace(
+            processing,
+            last_ball_id=1,
+            updated_at=MOMENT + 7 * DAY * 1000,
+            expires_at=NOW + 14 * DAY,
+        )
     )
 
 
 async def test_the_cache_is_hydrated_from_the_table(store: Store) -> None:
     """For given matches or for all; expired states are excluded."""
     repository = ProcessingRepository(store)
-    made = [factories.processing() for _ in range(4)]
+    states = [factories.processing() for _ in range(4)]
     old = factories.processing(expires_at=NOW)
-    await asyncio.gather(*(repository.put(entry) for entry in (*made, old)))
+    await asyncio.gather(*(repository.put(entry) for entry in (*states, old)))
     wanted = [
-        made[0].match_id,
-        made[2].match_id,
+        states[0].match_id,
+        states[2].match_id,
         old.match_id,
         factories.number(),
-        made[0].match_id,
+        states[0].match_id,
     ]
-    assert await repository.hydrate(wanted, NOW) == [made[0], made[2]]
+    assert await repository.hydrate(wanted, NOW) == [states[0], states[2]]
     everything = await repository.hydrate(None, NOW)
-    assert [entry for entry in made if entry not in everything] == []
+    assert [entry for entry in states if entry not in everything] == []
     assert old not in everything
 
 
@@ -146,16 +151,16 @@ async def test_enrichment_requires_an_entry_inside_the_window(
 
 async def test_a_put_carries_over_stored_enrichment(cache: FixtureCacheRepository) -> None:
     """The newer enrichment is stored."""
-    made = factories.cached_fixture()
-    await cache.put(made)
-    assert await cache.update_enrichment(made.match_id, ENRICHMENT, MOMENT + 5)
-    updated = replace(made, content='{"id":2}')
+    cached_fixture = factories.cached_fixture()
+    await cache.put(cached_fixture)
+    assert await cache.update_enrichment(cached_fixture.match_id, ENRICHMENT, MOMENT + 5)
+    updated = replace(cached_fixture, content='{"id":2}')
     assert await cache.put(updated) == replace(
         updated, enrichment=ENRICHMENT, enriched_at=MOMENT + 5
     )
     newer = replace(updated, enrichment={"league": "Bowl"}, enriched_at=MOMENT + 6)
     assert await cache.put(newer) == newer
-    assert await cache.get(made.match_id, NOW) == newer
+    assert await cache.get(cached_fixture.match_id, NOW) == newer
 
 
 def starts() -> list[str]:
@@ -177,15 +182,19 @@ async def test_a_batch_preserves_stored_enrichment(
     cache: FixtureCacheRepository, starting_at: str
 ) -> None:
     """With batch writes and single updates; newer enrichment of the batch is stored."""
-    made = [
+    cached_fixtures = [
         factories.cached_fixture(starting_at=starting_at, enrichment=ENRICHMENT, enriched_at=MOMENT)
         for _ in range(3)
     ]
     fresh = [factories.cached_fixture(starting_at=starting_at) for _ in range(30)]
-    await asyncio.gather(*(cache.put(entry) for entry in made))
-    bare = replace(made[0], content="new", enrichment=None, enriched_at=None)
-    older = replace(made[1], content="new", enrichment={"old": 1}, enriched_at=MOMENT - 1)
-    newer = replace(made[2], content="new", enrichment={"new": 1}, enriched_at=MOMENT + 1)
+    await asyncio.gather(*(cache.put(entry) for entry in cached_fixtures))
+    bare = replace(cached_fixtures[0], content="new", enrichment=None, enriched_at=None)
+    older = replace(
+        cached_fixtures[1], content="new", enrichment={"old": 1}, enriched_at=MOMENT - 1
+    )
+    newer = replace(
+        cached_fixtures[2], content="new", enrichment={"new": 1}, enriched_at=MOMENT + 1
+    )
     await cache.put_batch([bare, older, newer, *fresh], MOMENT)
     kept = [replace(entry, enrichment=ENRICHMENT, enriched_at=MOMENT) for entry in (bare, older)]
     expected = [*kept, newer, *fresh]

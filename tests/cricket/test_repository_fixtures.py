@@ -206,11 +206,11 @@ def test_the_live_index_contains_exactly_the_live_fixtures(
 
 
 async def _step(fixtures: FixtureRepository, match_id: str, step: str, moment: int) -> None:
-    made = factories.fixture(match_id=match_id, replay_of="1")
+    fixture = factories.fixture(match_id=match_id, replay_of="1")
     if step == "write":
-        await fixtures.write_batch([made])
+        await fixtures.write_batch([fixture])
     elif step == "write live":
-        await fixtures.write_batch([replace(made, live_updated_at=moment)])
+        await fixtures.write_batch([replace(fixture, live_updated_at=moment)])
     elif step == "poll":
         await fixtures.update(match_id, live_updated_at=moment, archived_at=None)
     elif step == "archive":

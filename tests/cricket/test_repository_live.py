@@ -37,36 +37,36 @@ async def found(activities: LiveActivityRepository, made: LiveActivity) -> LiveA
 
 async def test_one_of_many_concurrent_creates_succeeds(activities: LiveActivityRepository) -> None:
     """There is one record per match, user and device."""
-    made = factories.activity(factories.number())
-    assert await found(activities, made) is None
-    assert sum(await asyncio.gather(*(activities.create(made) for _ in range(10)))) == 1
-    assert await found(activities, made) == made
-    assert await activities.create(replace(made, device_id=factories.name("device")))
+    activity = factories.activity(factories.number())
+    assert await found(activities, activity) is None
+    assert sum(await asyncio.gather(*(activities.create(activity) for _ in range(10)))) == 1
+    assert await found(activities, activity) == activity
+    assert await activities.create(replace(activity, device_id=factories.name("device")))
 
 
 async def test_one_of_many_concurrent_claims_succeeds(
     activities: LiveActivityRepository,
 ) -> None:
     """A claim is conditional on the number of starts and on the status pending."""
-    made = factories.activity(factories.number())
-    assert not await activities.claim_start(made, MOMENT, None, "")
-    await activities.create(made)
+    activity = factories.activity(factories.number())
+    assert not await activities.claim_start(activity, MOMENT, None, "")
+    await activities.create(activity)
     claims = await asyncio.gather(
-        *(activities.claim_start(made, MOMENT + 1, "channel", "hash") for _ in range(10))
+        *(activities.claim_start(activity, MOMENT + 1, "channel", "hash") for _ in range(10))
     )
     assert sum(claims) == 1
     once = replace(
-        made,
+        activity,
         starts=1,
         started_at=MOMENT + 1,
         updated_at=MOMENT + 1,
         channel_id="channel",
         shown="hash",
     )
-    assert await found(activities, made) == once
+    assert await found(activities, activity) == once
     assert await activities.claim_start(once, MOMENT + 2, None, "")
-    assert await activities.activate(replace(made, update_token="token"))
-    assert not await activities.claim_start(replace(made, starts=2), MOMENT + 3, None, "")
+    assert await activities.activate(replace(activity, update_token="token"))
+    assert not await activities.claim_start(replace(activity, starts=2), MOMENT + 3, None, "")
 
 
 async def test_a_token_activates_an_activity_and_can_be_rotated(
@@ -90,23 +90,23 @@ async def test_one_of_many_concurrent_ends_sets_the_reason(
     activities: LiveActivityRepository, reason: EndReason
 ) -> None:
     """The token is preserved until the end is delivered; a late token does not reactivate it."""
-    made = factories.activity(factories.number(), status=ACTIVE, update_token="token")
-    assert await activities.end(made, reason, MOMENT) is None
-    await activities.activate(made)
-    ends = await asyncio.gather(*(activities.end(made, reason, MOMENT + 1) for _ in range(10)))
-    assert [end for end in ends if end is not None] == [made]
+    activity = factories.activity(factories.number(), status=ACTIVE, update_token="token")
+    assert await activities.end(activity, reason, MOMENT) is None
+    await activities.activate(activity)
+    ends = await asyncio.gather(*(activities.end(activity, reason, MOMENT + 1) for _ in range(10)))
+    assert [end for end in ends if end is not None] == [activity]
     owes = reason in {EndReason.MATCH_END, EndReason.USER_UNFOLLOW}
     over = replace(
-        made,
+        activity,
         status=ENDED,
         end_reason=reason,
         updated_at=MOMENT + 1,
         update_token="token" if owes else None,
     )
-    assert await found(activities, made) == over
-    assert [await activities.mark_end_delivered(made) for _ in range(2)] == [owes, False]
-    assert await found(activities, made) == replace(over, update_token=None)
-    woken = await activities.activate(replace(made, update_token="late", updated_at=MOMENT + 2))
+    assert await found(activities, activity) == over
+    assert [await activities.mark_end_delivered(activity) for _ in range(2)] == [owes, False]
+    assert await found(activities, activity) == replace(over, update_token=None)
+    woken = await activities.activate(replace(activity, update_token="late", updated_at=MOMENT + 2))
     assert (woken is not None) == (reason is EndReason.TOKEN_INVALID)
 
 
@@ -114,30 +114,36 @@ async def test_a_rejected_token_does_not_end_an_activity_with_a_newer_one(
     activities: LiveActivityRepository,
 ) -> None:
     """The token was rotated before the rejection arrived."""
-    made = factories.activity(factories.number(), status=ACTIVE, update_token="old")
-    await activities.activate(made)
-    await activities.activate(replace(made, update_token="new"))
-    assert await activities.end(made, EndReason.TOKEN_INVALID, MOMENT, only_token="old") is None
-    assert await found(activities, made) == replace(made, update_token="new")
-    assert await activities.end(made, EndReason.TOKEN_INVALID, MOMENT, only_token="new") is not None
+    activity = factories.activity(factories.number(), status=ACTIVE, update_token="old")
+    await activities.activate(activity)
+    await activities.activate(replace(activity, update_token="new"))
+    assert await activities.end(activity, EndReason.TOKEN_INVALID, MOMENT, only_token="old") is None
+    assert await found(activities, activity) == replace(activity, update_token="new")
+    assert (
+        await activities.end(activity, EndReason.TOKEN_INVALID, MOMENT, only_token="new")
+        is not None
+    )
 
 
 async def test_an_activity_is_restarted_only_after_given_reasons(
     activities: LiveActivityRepository,
 ) -> None:
     """An expired one is always restarted."""
-    made = factories.activity(factories.number())
-    await activities.create(made)
-    await activities.end(made, EndReason.USER_UNFOLLOW, MOMENT)
-    replacement = replace(made, created_at=MOMENT + 5, updated_at=MOMENT + 5)
+    activity = factories.activity(factories.number())
+    await activities.create(activity)
+    await activities.end(activity, EndReason.USER_UNFOLLOW, MOMENT)
+    replacement = replace(activity, created_at=MOMENT + 5, updated_at=MOMENT + 5)
     assert not await activities.create(replacement)
     assert not await activities.create(replacement, (EndReason.TOKEN_INVALID,))
     assert await activities.create(replacement, (EndReason.TOKEN_INVALID, EndReason.USER_UNFOLLOW))
-    assert await found(activities, made) == replacement
-    expired = made.expires_at * 1000
-    assert await activities.get(made.match_id, made.user_id, made.device_id, expired) is None
+    assert await found(activities, activity) == replacement
+    expired = activity.expires_at * 1000
+    assert (
+        await activities.get(activity.match_id, activity.user_id, activity.device_id, expired)
+        is None
+    )
     assert await activities.create(
-        replace(made, updated_at=expired, expires_at=made.expires_at + DAY)
+        replace(activity, updated_at=expired, expires_at=activity.expires_at + DAY)
     )
 
 
@@ -205,53 +211,59 @@ async def test_an_active_match_is_saved_only_in_the_version_read(
     matches: ActiveMatchRepository,
 ) -> None:
     """One of many concurrent saves succeeds; the others write nothing."""
-    made = factories.active_match(
+    active_match = factories.active_match(
         previous_scores={"1": {"runs": 3, "wickets": 0}},
         cooldowns={"four:7": MOMENT},
         last_balls=({"id": 1, "runs": 4}, {"id": 2, "runs": 0}),
         extra={"seen": [1, 2]},
     )
-    assert await matches.save(made) is None
-    assert sum(await asyncio.gather(*(matches.create(made) for _ in range(5)))) == 1
-    assert await matches.get(made.match_id) == made
+    assert await matches.save(active_match) is None
+    assert sum(await asyncio.gather(*(matches.create(active_match) for _ in range(5)))) == 1
+    assert await matches.get(active_match.match_id) == active_match
     saves = await asyncio.gather(
-        *(matches.save(replace(made, extra={"by": number})) for number in range(6))
+        *(matches.save(replace(active_match, extra={"by": number})) for number in range(6))
     )
     [saved] = [save for save in saves if save is not None]
     assert saved.version == 1
-    assert await matches.get(made.match_id) == saved
-    assert await matches.save(made) is None
+    assert await matches.get(active_match.match_id) == saved
+    assert await matches.save(active_match) is None
 
 
 async def test_an_abandoned_match_is_taken_over(matches: ActiveMatchRepository) -> None:
     """One instance gets the whole state; the former owner can neither renew nor save."""
-    made = factories.active_match(extra={"seen": [1]})
-    await matches.create(made)
-    assert await matches.renew(made.match_id, "instance-1", MOMENT + 1000)
-    assert await matches.take_over(made.match_id, "instance-2", MOMENT + 2000, MOMENT) is None
+    active_match = factories.active_match(extra={"seen": [1]})
+    await matches.create(active_match)
+    assert await matches.renew(active_match.match_id, "instance-1", MOMENT + 1000)
+    assert (
+        await matches.take_over(active_match.match_id, "instance-2", MOMENT + 2000, MOMENT) is None
+    )
     attempts = [
-        matches.take_over(made.match_id, f"instance-{number}", MOMENT + 40_000, MOMENT + 10_000)
+        matches.take_over(
+            active_match.match_id, f"instance-{number}", MOMENT + 40_000, MOMENT + 10_000
+        )
         for number in range(2, 8)
     ]
     [taken] = [activity for activity in await asyncio.gather(*attempts) if activity is not None]
-    assert taken == replace(made, owner=taken.owner, last_updated_at=MOMENT + 40_000, version=1)
-    assert not await matches.renew(made.match_id, "instance-1", MOMENT + 41_000)
-    assert await matches.save(replace(made, extra={})) is None
+    assert taken == replace(
+        active_match, owner=taken.owner, last_updated_at=MOMENT + 40_000, version=1
+    )
+    assert not await matches.renew(active_match.match_id, "instance-1", MOMENT + 41_000)
+    assert await matches.save(replace(active_match, extra={})) is None
     assert await matches.take_over(factories.number(), "instance-2", MOMENT, MOMENT) is None
 
 
 async def test_a_match_has_one_channel_until_it_is_over(matches: ActiveMatchRepository) -> None:
     """Setting the channel increments the version."""
-    made = factories.active_match()
-    assert await matches.set_channel(made.match_id, "channel") is None
-    await matches.create(made)
+    active_match = factories.active_match()
+    assert await matches.set_channel(active_match.match_id, "channel") is None
+    await matches.create(active_match)
     channels = await asyncio.gather(
-        *(matches.set_channel(made.match_id, f"channel-{number}") for number in range(5))
+        *(matches.set_channel(active_match.match_id, f"channel-{number}") for number in range(5))
     )
     [with_channel] = [channel for channel in channels if channel is not None]
-    assert await matches.get(made.match_id) == with_channel
-    assert await matches.save(made) is None
-    over = await matches.end(made.match_id, MOMENT + 9, NOW + DAY)
+    assert await matches.get(active_match.match_id) == with_channel
+    assert await matches.save(active_match) is None
+    over = await matches.end(active_match.match_id, MOMENT + 9, NOW + DAY)
     assert over is not None
     assert (over.poller_state, over.channel_id, over.expires_at) == (
         PollerState.ENDED,

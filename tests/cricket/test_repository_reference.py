@@ -38,14 +38,14 @@ async def test_teams_are_written_in_batches_and_read_by_name(teams: TeamReposito
 
 async def test_an_update_of_a_team_creates_none(teams: TeamRepository) -> None:
     """It changes named fields; an unknown team is not created."""
-    made = factories.team()
-    await teams.write_batch([made])
-    changed = replace(made, name="Tigers", color="#ff8800", edited_at=MOMENT)
+    team = factories.team()
+    await teams.write_batch([team])
+    changed = replace(team, name="Tigers", color="#ff8800", edited_at=MOMENT)
     assert (
-        await teams.update(made.team_id, name="Tigers", color="#ff8800", edited_at=MOMENT)
+        await teams.update(team.team_id, name="Tigers", color="#ff8800", edited_at=MOMENT)
         == changed
     )
-    assert await teams.get(made.team_id) == changed
+    assert await teams.get(team.team_id) == changed
     unknown = factories.number()
     assert await teams.update(unknown, name="Ghosts") is None
     assert await teams.get(unknown) is None
@@ -55,11 +55,11 @@ async def test_a_season_has_its_teams_and_statistics(store: Store) -> None:
     """Teams of other seasons are excluded."""
     seasons = TeamSeasonRepository(store)
     season_id = factories.number()
-    made = sorted(
+    team_seasons = sorted(
         (factories.team_season(season_id) for _ in range(30)), key=lambda record: record.team_id
     )
-    await seasons.write_batch([*made, factories.team_season(factories.number())])
-    assert await seasons.list_by_season(season_id) == made
+    await seasons.write_batch([*team_seasons, factories.team_season(factories.number())])
+    assert await seasons.list_by_season(season_id) == team_seasons
     assert await seasons.list_by_season(factories.number()) == []
 
 
@@ -77,31 +77,31 @@ async def test_a_sync_does_not_overwrite_a_concurrent_change(
     leagues: LeagueRepository,
 ) -> None:
     """A league is replaced only in the version that was read."""
-    made = factories.league()
-    assert await leagues.put(made)
-    switched_off = await leagues.update(made.league_id, active=False)
-    assert switched_off == replace(made, active=False, version=2)
-    assert not await leagues.put(replace(made, name="Cup 2097", version=2))
-    assert await leagues.get(made.league_id) == switched_off
+    league = factories.league()
+    assert await leagues.put(league)
+    switched_off = await leagues.update(league.league_id, active=False)
+    assert switched_off == replace(league, active=False, version=2)
+    assert not await leagues.put(replace(league, name="Cup 2097", version=2))
+    assert await leagues.get(league.league_id) == switched_off
     assert await leagues.put(replace(switched_off, name="Cup 2097", version=3))
-    found = await leagues.get(made.league_id)
+    found = await leagues.get(league.league_id)
     assert found is not None
     assert (found.name, found.active) == ("Cup 2097", False)
 
 
 async def test_one_of_many_concurrent_puts_succeeds(leagues: LeagueRepository) -> None:
     """All have read the same version; only the first write matches it."""
-    made = factories.league()
-    assert await leagues.put(made)
-    writers = [leagues.put(replace(made, name=f"Cup {number}", version=2)) for number in range(8)]
+    league = factories.league()
+    assert await leagues.put(league)
+    writers = [leagues.put(replace(league, name=f"Cup {number}", version=2)) for number in range(8)]
     assert sum(await asyncio.gather(*writers)) == 1
 
 
 async def test_a_deleted_league_stays_deleted(leagues: LeagueRepository) -> None:
     """A second delete reports that there is none, and an update does not recreate it."""
-    made = factories.league()
-    assert await leagues.put(made)
-    assert await leagues.delete(made.league_id)
-    assert not await leagues.delete(made.league_id)
-    assert await leagues.update(made.league_id, active=False) is None
-    assert await leagues.get(made.league_id) is None
+    league = factories.league()
+    assert await leagues.put(league)
+    assert await leagues.delete(league.league_id)
+    assert not await leagues.delete(league.league_id)
+    assert await leagues.update(league.league_id, active=False) is None
+    assert await leagues.get(league.league_id) is None

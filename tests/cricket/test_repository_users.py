@@ -168,27 +168,29 @@ async def test_a_repeated_follow_keeps_its_creation_time(
     follows: FollowRepository,
 ) -> None:
     """The team changes; the creation time does not."""
-    made = factories.follow(factories.number())
-    assert await follows.follow(made) == made
-    again = replace(made, team_id="2", created_at=MOMENT + 50, expires_at=made.expires_at + 5)
+    follow = factories.follow(factories.number())
+    assert await follows.follow(follow) == follow
+    again = replace(follow, team_id="2", created_at=MOMENT + 50, expires_at=follow.expires_at + 5)
     assert await follows.follow(again) == replace(again, created_at=MOMENT)
-    assert await follows.get(made.match_id, made.user_id, NOW) == replace(again, created_at=MOMENT)
-    assert await follows.unfollow(made.match_id, made.user_id, NOW) == replace(
+    assert await follows.get(follow.match_id, follow.user_id, NOW) == replace(
         again, created_at=MOMENT
     )
-    assert await follows.unfollow(made.match_id, made.user_id, NOW) is None
-    assert await follows.get(made.match_id, made.user_id, NOW) is None
+    assert await follows.unfollow(follow.match_id, follow.user_id, NOW) == replace(
+        again, created_at=MOMENT
+    )
+    assert await follows.unfollow(follow.match_id, follow.user_id, NOW) is None
+    assert await follows.get(follow.match_id, follow.user_id, NOW) is None
 
 
 async def test_a_team_change_requires_a_follow(follows: FollowRepository) -> None:
     """Without a valid follow, nothing is created."""
-    made = factories.follow(factories.number())
-    assert not await follows.change_team(made.match_id, made.user_id, "1", NOW)
-    assert await follows.get(made.match_id, made.user_id, NOW) is None
-    await follows.follow(made)
-    assert await follows.change_team(made.match_id, made.user_id, "1", NOW)
-    assert await follows.get(made.match_id, made.user_id, NOW) == replace(made, team_id="1")
-    assert not await follows.change_team(made.match_id, made.user_id, "2", made.expires_at)
+    follow = factories.follow(factories.number())
+    assert not await follows.change_team(follow.match_id, follow.user_id, "1", NOW)
+    assert await follows.get(follow.match_id, follow.user_id, NOW) is None
+    await follows.follow(follow)
+    assert await follows.change_team(follow.match_id, follow.user_id, "1", NOW)
+    assert await follows.get(follow.match_id, follow.user_id, NOW) == replace(follow, team_id="1")
+    assert not await follows.change_team(follow.match_id, follow.user_id, "2", follow.expires_at)
 
 
 async def test_an_expired_follow_is_not_returned(follows: FollowRepository) -> None:
@@ -316,13 +318,17 @@ async def test_one_of_many_concurrent_senders_may_notify_a_user(
     notifications: NotificationRepository,
 ) -> None:
     """The mark expires after two days; start and toss are separate notifications."""
-    made = factories.notice(factories.number(), expires_at=NOW + 2 * DAY)
-    assert not await notifications.was_sent(made.match_id, made.user_id, made.kind, NOW)
-    assert sum(await asyncio.gather(*(notifications.mark_sent(made) for _ in range(10)))) == 1
-    assert await notifications.was_sent(made.match_id, made.user_id, made.kind, NOW)
-    assert not await notifications.was_sent(made.match_id, made.user_id, NotificationKind.TOSS, NOW)
-    assert await notifications.mark_sent(replace(made, kind=NotificationKind.TOSS))
-    assert not await notifications.was_sent(made.match_id, made.user_id, made.kind, NOW + 2 * DAY)
+    notice = factories.notice(factories.number(), expires_at=NOW + 2 * DAY)
+    assert not await notifications.was_sent(notice.match_id, notice.user_id, notice.kind, NOW)
+    assert sum(await asyncio.gather(*(notifications.mark_sent(notice) for _ in range(10)))) == 1
+    assert await notifications.was_sent(notice.match_id, notice.user_id, notice.kind, NOW)
+    assert not await notifications.was_sent(
+        notice.match_id, notice.user_id, NotificationKind.TOSS, NOW
+    )
+    assert await notifications.mark_sent(replace(notice, kind=NotificationKind.TOSS))
+    assert not await notifications.was_sent(
+        notice.match_id, notice.user_id, notice.kind, NOW + 2 * DAY
+    )
     assert await notifications.mark_sent(
-        replace(made, sent_at=MOMENT + 2 * DAY * 1000, expires_at=NOW + 4 * DAY)
+        replace(notice, sent_at=MOMENT + 2 * DAY * 1000, expires_at=NOW + 4 * DAY)
     )

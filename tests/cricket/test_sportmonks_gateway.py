@@ -196,7 +196,7 @@ async def test_fixtures_are_paginated_with_their_feeds() -> None:
     async with open_sportmonks(
         bundled_match(1), build_match(innings(HOME, [delivery(1)]))
     ) as scores:
-        made = scores.sportmonks.schedule(250, league_name="Long League", apart=3600)
+        schedule = scores.sportmonks.schedule(250, league_name="Long League", apart=3600)
         leagues = await scores.gateway.leagues()
         assert sorted(league.name for league in leagues) == [
             "Lantern League",
@@ -208,7 +208,7 @@ async def test_fixtures_are_paginated_with_their_feeds() -> None:
         pages = [page async for page in scores.gateway.fixtures(wanted, "2025-12-31", "2026-01-31")]
         assert [len(page) for page in pages] == [100, 100, 51]
         found = {fixture.match_id: (fixture, feed) for page in pages for fixture, feed in page}
-        assert found.keys() == {"1", *map(str, made)}
+        assert found.keys() == {"1", *map(str, schedule)}
         fixture, feed = found["1"]
         assert (fixture.league_code, fixture.status, fixture.start_time) == (
             "LL",

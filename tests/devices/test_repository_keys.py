@@ -100,8 +100,8 @@ async def test_a_revoked_key_remains_as_inactive(keys: ApiKeyRepository) -> None
 async def test_keys_are_listed_newest_first_in_pages(store_target: StoreTarget) -> None:
     async with open_engine(await store_target.new_settings(), SystemClock()) as engine:
         keys = ApiKeyRepository(Store(engine))
-        made = [api_key(minute) for minute in (2, 0, 3, 1)]
-        for key in made:
+        api_keies = [api_key(minute) for minute in (2, 0, 3, 1)]
+        for key in api_keies:
             await keys.create(key)
         first, start = await keys.newest_first(3, None)
         rest, end = await keys.newest_first(3, start)

@@ -62,12 +62,14 @@ async def test_board_registers_and_readings_are_stored(
 def test_batch_id_has_the_firmware_format(harness: DevicesHarness) -> None:
     """Windows are contiguous and batch ids are unique."""
     board = harness.board()
-    made = [board.measure() for _ in range(50)]
+    measures = [board.measure() for _ in range(50)]
     pattern = re.compile(rf"{board.hardware_id}_{board.boot_id}_(\d+)_(\d+)")
-    windows = [match.groups() for reading in made if (match := pattern.fullmatch(reading.batch_id))]
-    assert len(windows) == len({reading.batch_id for reading in made}) == 50
+    windows = [
+        match.groups() for reading in measures if (match := pattern.fullmatch(reading.batch_id))
+    ]
+    assert len(windows) == len({reading.batch_id for reading in measures}) == 50
     assert [end for _, end in windows[:-1]] == [start for start, _ in windows[1:]]
-    assert [str(reading.timestamp_ms) for reading in made] == [end for _, end in windows]
+    assert [str(reading.timestamp_ms) for reading in measures] == [end for _, end in windows]
 
 
 async def test_offline_readings_are_sent_in_batches_oldest_first(

@@ -121,14 +121,14 @@ async def test_unsupported_parameters_are_rejected(parameters: dict[str, str]) -
 
 async def test_fixtures_are_paged_filtered_and_sorted() -> None:
     async with run_site() as site:
-        made = site.sportmonks.schedule(250, league_name="Long League", apart=86_400)
-        league = site.sportmonks.scheduled[made[0]]["league_id"]
+        schedule = site.sportmonks.schedule(250, league_name="Long League", apart=86_400)
+        league = site.sportmonks.scheduled[schedule[0]]["league_id"]
         query = {"filter[league_id]": str(league), "sort": "-starting_at", "page": "3"}
         request = site.client.get(f"{site.sportmonks.api}/fixtures").query(
             {"api_token": API_TOKEN} | query
         )
         page = await (await request.build().send()).json()
-        assert [fixture["id"] for fixture in page["data"]] == made[49::-1]
+        assert [fixture["id"] for fixture in page["data"]] == schedule[49::-1]
         assert page["meta"] | {"path": ""} == {
             "current_page": 3,
             "from": 201,
@@ -142,7 +142,7 @@ async def test_fixtures_are_paged_filtered_and_sorted() -> None:
         assert API_TOKEN not in str(page)
         first = (site.clock.now() + timedelta(days=1)).date()
         between = {"filter[starts_between]": f"{first},{first + timedelta(days=1)}"}
-        assert [fixture["id"] for fixture in await site.data("/fixtures", between)] == made[:2]
+        assert [fixture["id"] for fixture in await site.data("/fixtures", between)] == schedule[:2]
         assert await site.data("/fixtures", {"filter[status]": "Finished"}) == []
 
 

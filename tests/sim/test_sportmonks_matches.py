@@ -315,17 +315,17 @@ json_values = st.recursive(
 @given(documents, st.data())
 @settings(max_examples=40)
 def test_file_with_arbitrary_values_renders_or_is_rejected(
-    made: dict[str, Any], data: st.DataObject
+    decode: dict[str, Any], data: st.DataObject
 ) -> None:
     """Any value in any place gives a fixture or InvalidMatchFile."""
-    made = msgspec.json.decode(
-        msgspec.json.encode(made)
+    decode = msgspec.json.decode(
+        msgspec.json.encode(decode)
     )  # a copy: parts of it are drawn again for the next example
-    places = _paths(made)
+    places = _paths(decode)
     holder, key = places[data.draw(st.integers(0, len(places) - 1))]
     holder[key] = data.draw(json_values)
     try:
-        match = read_match(msgspec.json.encode(made))
+        match = read_match(msgspec.json.encode(decode))
     except InvalidMatchFile:
         return
     assert final_fixture(match)["resource"] == "fixtures"
