@@ -10,7 +10,7 @@ from tests.browser.conftest import RunningDemo, eventually
 HEADLINES = (
     ("cricket", r"[1-9]", r"match(es)? live", r"on \d+ Lock Screens · [\d.]+ pushes/s"),
     ("collect", r"\d", r"parts? minted this month", r"workouts? since start"),
-    ("scoreboard", r"[1-9]", r"points lead", r"leads \d+ players?"),
+    ("scoreboard", r"[1-9]", r"top score", r"leads \d+ players?"),
     ("devices", r"[1-9]", r"devices? active", r"readings/s"),
 )
 FACTS = {
@@ -102,7 +102,7 @@ async def test_the_leaderboard_works_while_redis_is_stopped(demo: RunningDemo, p
     )
     await expect(page.locator("[data-engine=postgresql]")).to_contain_text("available")
     await expect(tile.locator("[data-health]")).to_contain_text("Redis unavailable")
-    await expect(tile.locator("[data-words]")).to_have_text("points lead")
+    await expect(tile.locator("[data-words]")).to_have_text("top score")
     await page.goto(f"{demo.console}/scoreboard")
     await page.get_by_role("switch", name="Redis running").click()
     await expect(page.get_by_text("Redis available")).to_be_visible(timeout=60_000)

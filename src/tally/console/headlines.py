@@ -160,7 +160,7 @@ async def scoreboard_headline(scoreboard: Scoreboard) -> Headline:
     watchers = f"{watching} {pluralize(watching, 'viewer', 'viewers')}"
     return Headline(
         f"{first.score:,}",
-        "points lead",
+        "top score",
         (f"{first.username} leads {players}", watchers),
         problem,
     )
