@@ -125,3 +125,20 @@ def test_different_queries_have_different_fingerprints() -> None:
 def test_a_number_keeps_its_precision() -> None:
     exact = Decimal("0.12345678901234567890123456789012345678")
     assert CURSORS.decode("x", CURSORS.encode("x", {"n": exact}))["n"] == exact
+
+
+def test_an_issued_cursor_stays_valid() -> None:
+    """Clients continue a list after an upgrade of the server."""
+    purpose = query_fingerprint("devices.readings", hardware_id="AA:BB", order="desc")
+    page_key: dict[str, KeyValue] = {
+        "hardware_id": "AA:BB",
+        "timestamp_ms": 1704067800000,
+        "n": Decimal("1.5"),
+        "b": b"\x00\xff",
+    }
+    issued = (
+        "3ohfGTcieyTcYaFsVbQqzwGUk6toYXJkd2FyZV9pZKFzxAVBQTpCQpOsdGltZXN0YW1wX21zoWnEDTE3MDQwNjc4MDAw"
+        "MDCToW6hbsQDMS41k6FioWLEAgD_"
+    )
+    assert CURSORS.decode(purpose, issued) == page_key
+    assert CURSORS.encode(purpose, page_key) == issued

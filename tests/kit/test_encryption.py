@@ -47,3 +47,11 @@ def test_a_modified_ciphertext_fails() -> None:
     changed = ciphertext[:20] + ("A" if ciphertext[20] != "A" else "B") + ciphertext[21:]
     with pytest.raises(DecryptionError):
         encryptor.decrypt(changed, "ann")
+
+
+def test_stored_ciphertext_stays_readable() -> None:
+    """Databases contain such ciphertexts: neither the key derivation nor the format may change."""
+    stored = "EXu59aG7GuPNzVJ1zLeNfWt1CFa0OK4_39iGANzd5kHHaauCh2z5ZLZ-5Ss3kyoksj7FrWkc-GYXPDw="
+    assert Encryptor(SECRET, "collect").decrypt(stored, "user 42") == (
+        '["access","refresh",1794955689]'
+    )

@@ -131,3 +131,14 @@ def test_a_token_signed_with_another_key_is_rejected() -> None:
     assert TOKENS.verify(signed(content)).action_id == "level-3"
     expect_rejected(signed(content, OLD))
     expect_rejected(signed(content, Secret("another key of at least 32 characters")))
+
+
+def test_an_issued_token_stays_valid() -> None:
+    """Players redeem tokens that an earlier revision of the server issued."""
+    issued = (
+        "eyJhY3Rpb25faWQiOiJsZXZlbC0zIiwidXNlcl9pZCI6IjBiMWU5YzRlLTZkMGItNGM3Yi05YzQxLTBhOWYzZjBmMWEy"
+        "YiIsIm1heF9zY29yZSI6MTAwLCJleHBpcmVzX2F0IjoxNzY3MjI1NjAwLCJrZXlfaWQiOiJkZTM3YjgzNDgwNjIifQ"
+        ".BJXSAORPU1XO9SQ6jPuLwbObCqn84WQ00Fj5w2o49O0"
+    )
+    assert TOKENS.issue(action()) == issued
+    assert TOKENS.verify(issued).action_id == "level-3"
