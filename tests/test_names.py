@@ -73,6 +73,7 @@ RETIRED_MODULES = {
 EXEMPT = {
     Path("src/tally/cricket/model/pipeline.py"): {"told"},
     Path("src/tally/scoreboard/repository/migrations/0001_tables.sql"): {"whoever"},
+    Path("tests/cricket/test_stored_formats.py"): {"told"},
 }
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 SCANNED = {".md", ".py", ".sql", ".toml", ".yaml"}

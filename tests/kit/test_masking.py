@@ -1,9 +1,13 @@
 """Secrets are masked at any depth and in any form, and the result is valid JSON."""
 
+import ast
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,10 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tally
 from tally.kit.masking import mask, mask_text
 from tally.settings import MASK, Secret
 
 CANARY = "xK9-canary-Zq3"
+SOURCE = Path(tally.__file__).parent
+# SQL is sent, not logged.
+STATEMENT = re.compile(r"\s*(SELECT|UPDATE|INSERT|DELETE|WITH) ")
 
 secret_names = st.sampled_from(
     [
@@ -192,3 +200,34 @@ def test_a_lone_surrogate_is_escaped() -> None:
 def test_masking_takes_linear_time(piece: str) -> None:
     """Clients control part of the logged text: a million characters are masked quickly."""
     assert mask_text(piece * (1_000_000 // len(piece)))
+
+
+def test_messages_of_the_code_are_not_masked() -> None:
+    """A message such as `Invalid token: expired` would lose its reason in the log."""
+    masked = [
+        f"{path.relative_to(SOURCE)}: {text}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for text in messages(ast.parse(path.read_text()))
+        if mask(text) != text
+    ]
+    assert masked == []
+
+
+def messages(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts of raised and returned errors and of log lines, with X for each value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise | ast.Return):
+            calls = [child for child in ast.walk(node) if isinstance(child, ast.Call)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("_log."):
+            calls = [node]
+        else:
+            continue
+        texts = (literal_text(argument) for call in calls for argument in call.args)
+        yield from (text for text in texts if " " in text and not STATEMENT.match(text))
+
+
+def literal_text(node: ast.expr) -> str:
+    """Return the text of a string or f-string, or an empty one."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(literal_text(part) or "X" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -93,9 +93,9 @@ class OidcGateway:
         if not isinstance(claimed, str) or not hmac.compare_digest(
             claimed.encode(), nonce.encode()
         ):
-            raise _rejected("Invalid ID token: nonce does not match")
+            raise _rejected("The ID token has an unexpected nonce")
         if claims.get("token_use", "id") != "id" or "aud" not in claims:
-            raise _rejected("Invalid ID token: not an ID token")
+            raise _rejected("The token is not an ID token")
         try:
             user_id = check_user_id(claims["sub"])
         except Invalid as error:

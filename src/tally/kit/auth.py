@@ -139,7 +139,7 @@ class KeySet:
             return self._keys[kid]
         if self._fetched_at is None:
             raise Unavailable("The issuer's keys are unavailable", retry_after=self._min_interval)
-        raise invalid_token("Invalid token: the issuer has no key with this key ID")
+        raise invalid_token("The token has a key ID that the issuer does not publish")
 
     def _is_stale(self) -> bool:
         fetched_at = self._fetched_at
@@ -216,7 +216,7 @@ class TokenVerifier:
                 issuer=self._issuer,
             )
         except jwt.InvalidIssuerError as error:
-            raise invalid_token("Invalid token: unexpected issuer") from error
+            raise invalid_token("The token has an unexpected issuer") from error
         except jwt.PyJWTError as error:
             raise invalid_token("Invalid token") from error
         self._check_audience(claims)
@@ -227,7 +227,7 @@ class TokenVerifier:
         # Cognito's access tokens have no `aud`; `client_id` names the audience.
         audience = claims.get("aud", claims.get("client_id"))
         if self._audience not in (audience if isinstance(audience, list) else [audience]):
-            raise invalid_token("Invalid token: unexpected audience")
+            raise invalid_token("The token has an unexpected audience")
 
 
 def check_times(claims: Claims, clock: Clock, leeway: float) -> None:
@@ -235,27 +235,27 @@ def check_times(claims: Claims, clock: Clock, leeway: float) -> None:
     now = clock.time_ns() / 1e9
     times = [claims["exp"], claims.get("nbf", 0), claims.get("iat", 0)]
     if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in times):
-        raise invalid_token("Invalid token: its times must be numbers")
+        raise invalid_token("The token has a time that is not a number")
     expires, *starts = times
     if not expires > now - leeway:
-        raise Unauthenticated("Invalid token: expired", code="token_expired")
+        raise Unauthenticated("The token has expired", code="token_expired")
     if not all(start <= now + leeway for start in starts):
-        raise invalid_token("Invalid token: not valid yet")
+        raise invalid_token("The token is not valid yet")
 
 
 def _key_id(token: str) -> str:
     header = unverified_header(token)
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS or not isinstance(kid, str):
-        raise invalid_token("Invalid token: unsupported algorithm or missing key ID")
+        raise invalid_token("The token has an unsupported algorithm or no key ID")
     return kid
 
 
 def unverified_header(token: str) -> Claims:
     """Return the header of a token whose signature has not been verified."""
     if len(token) > MAX_TOKEN_LENGTH:
-        raise invalid_token(f"Invalid token: longer than {MAX_TOKEN_LENGTH} characters")
+        raise invalid_token(f"The token must have at most {MAX_TOKEN_LENGTH} characters")
     try:
         return jwt.get_unverified_header(token)
     except (jwt.PyJWTError, RecursionError) as error:
-        raise invalid_token("Invalid token: not a JSON Web Token") from error
+        raise invalid_token("The token is not a JSON Web Token") from error

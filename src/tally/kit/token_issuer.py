@@ -63,7 +63,7 @@ class TokenIssuer:
         kid = header.get("kid")
         key = self._keys.get(kid) if isinstance(kid, str) else None
         if header.get("alg") != ALGORITHM or key is None:
-            raise invalid_token("Invalid token: unsupported algorithm or unknown key ID")
+            raise invalid_token("The token has an unsupported algorithm or an unknown key ID")
         try:
             claims = jwt.decode(
                 token, key.reveal(), [ALGORITHM], DECODE_OPTIONS, issuer=self._issuer
@@ -71,5 +71,5 @@ class TokenIssuer:
         except jwt.PyJWTError as error:
             raise invalid_token("Invalid token") from error
         if claims.get("aud") != self._audience:
-            raise invalid_token("Invalid token: unexpected audience")
+            raise invalid_token("The token has an unexpected audience")
         return claims

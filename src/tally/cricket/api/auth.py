@@ -29,9 +29,7 @@ class CricketAuthenticator:
         claims = await self._claims(request)
         user_id = claims["sub"]
         if not isinstance(user_id, str) or not _user_id_pattern.fullmatch(user_id):
-            raise Unauthenticated(
-                "Invalid token: the subject is not a user id", code="invalid_token"
-            )
+            raise Unauthenticated("The subject of the token is not a user ID", code="invalid_token")
         logs.bind(user_id=user_id)
         return user_id
 

@@ -80,7 +80,7 @@ class ScoreRepository:
             raise Unavailable("The action token is being deleted", retry_after=1)
         if str(row["user_id"]) != change.user_id:
             raise ForeignActionToken(
-                "Invalid action token: used by another player", field="action_token"
+                "The action token was used by another player", field="action_token"
             )
         response = row["response"]
         return AppliedScoreChange(

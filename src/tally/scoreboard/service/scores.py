@@ -54,7 +54,7 @@ class ScoreUpdates:
         """Return a `ScoreUpdateResponse` as JSON, byte for byte the same for every replay."""
         token = self.tokens.verify(action_token)
         if token.user_id != user_id:
-            raise invalid_action_token("Invalid action token: issued to another player")
+            raise invalid_action_token("The action token was issued to another player")
         response = await self.breaker.call_or_else(
             partial(self.responses.find, token.token_hash), no_value
         )
@@ -118,7 +118,7 @@ class ScoreUpdates:
 
 def _validate(token: ActionToken, score_delta: int, now: datetime) -> Invalid | None:
     if token.expires_at <= now:
-        return invalid_action_token("Invalid action token: expired")
+        return invalid_action_token("The action token has expired")
     if score_delta > token.max_score:
         message = f"score_delta must be at most {token.max_score}"
         return Invalid(

@@ -184,7 +184,7 @@ class PhoneOwner:
                 request.body_json({"sub": self.user_id, "client_id": self.client_id}), ISSUER
             )
             if response.status != 200:
-                raise Unavailable(f"{ISSUER} issued no token: {response.status}")
+                raise Unavailable(f"{ISSUER} answered a token request with {response.status}")
             self._token, self._refresh_at = (
                 response.decode(_IssuedToken, ISSUER).token,
                 self.clock.monotonic() + TOKEN_CACHE_SECONDS,

@@ -57,7 +57,7 @@ SCORE_EXCEEDS_MAX: Final = Invalid(
 )
 PLAYER_AUTH_ERRORS: Final[tuple[TallyError, ...]] = (
     Unauthenticated("Invalid token", code="invalid_token"),
-    Unauthenticated("Invalid token: expired", code="token_expired"),
+    Unauthenticated("The token has expired", code="token_expired"),
     Unauthenticated("The session has expired or was revoked", code="session_revoked"),
 )
 INVALID_KEY: Final = Unauthenticated("Invalid API key", code="invalid_api_key")
