@@ -359,7 +359,7 @@ async def test_old_tokens_stay_valid_after_key_rotation(
 
 SEEN_BY_THE_VERIFIER = {
     TokenFlaw.WRONG_KEY: "^Invalid token$",
-    TokenFlaw.UNKNOWN_KEY: "no key with this key ID",
+    TokenFlaw.UNKNOWN_KEY: "key ID that the issuer does not publish",
     TokenFlaw.WRONG_ISSUER: "unexpected issuer",
     TokenFlaw.WRONG_AUDIENCE: "unexpected audience",
     TokenFlaw.NO_SUBJECT: "^Invalid token$",
