@@ -2,14 +2,13 @@
 
 import itertools
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.helper_modules import render
-from tests.needs import need_program
+from tests.project_files import tracked_files
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -40,14 +39,6 @@ def declared_dependencies() -> set[str]:
     ]
     names = {re.split(r"[^a-z0-9-]", requirement, maxsplit=1)[0] for requirement in requirements}
     return names - {project["name"]}
-
-
-def tracked_files() -> list[Path]:
-    git = need_program("git", "git")
-    listed = subprocess.run(
-        [git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
 def test_the_dependencies_page_lists_exactly_the_dependencies() -> None:

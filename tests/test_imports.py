@@ -66,6 +66,7 @@ def test_there_are_no_import_cycles() -> None:
         ("cricket/apns/client.py", "tally.cricket.service"),
         ("scoreboard/jobs/cleanup.py", "tally.scoreboard.repository"),
         ("console/home.py", "tally.devices.api"),
+        ("sim/core.py", "tally.collect.model"),
     ],
 )
 def test_a_forbidden_import_breaks_a_contract(tmp_path: Path, importer: str, imported: str) -> None:

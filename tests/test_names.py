@@ -2,13 +2,12 @@
 
 import ast
 import re
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from tests.needs import need_program
+from tests.project_files import tracked_files
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tally"
@@ -90,14 +89,6 @@ def public_names() -> dict[str, list[str]]:
     return places
 
 
-def tracked_files() -> list[Path]:
-    git = need_program("git", "git")
-    listing = subprocess.run(
-        [git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return [Path(name) for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
-
-
 def retired_names(text: str) -> set[str]:
     return {match[0] for match in RETIRED.finditer(text)}
 
@@ -120,7 +111,7 @@ def test_every_listed_role_repeats() -> None:
 
 def test_no_retired_name_is_used() -> None:
     found = {}
-    for path in tracked_files():
+    for path in (file.relative_to(ROOT) for file in tracked_files()):
         if path.suffix in SCANNED and path != Path("tests/test_names.py"):
             names = retired_names((ROOT / path).read_text(encoding="utf-8"))
             names -= EXEMPT.get(path, set())

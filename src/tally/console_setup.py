@@ -4,7 +4,7 @@ Commands import this module only when they serve the console: it takes seconds t
 the extra `console`.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tally.app import CATALOGUE, Application, MountedApp
 from tally.console.context import ConsoleContext
@@ -12,12 +12,11 @@ from tally.console.mount import build_mounted_console
 from tally.console.traffic import TrafficHistory
 from tally.kit.jobs import JobRunner
 from tally.kit.keyfile import read_or_create
+from tally.settings import LOOPBACK_HOSTS
 from tally.store.report import pattern_rows
 
 if TYPE_CHECKING:
     from tally.sim.demo.services import SimulatedServices
-
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def build_console(
@@ -26,7 +25,9 @@ def build_console(
     """Build the console; only a demo that listens on loopback serves it without a password."""
     settings = application.settings
     is_open = (
-        outside is not None and settings.console_password is None and settings.host in LOOPBACK
+        outside is not None
+        and settings.console_password is None
+        and settings.host in LOOPBACK_HOSTS
     )
     return build_mounted_console(
         ConsoleContext(

@@ -37,7 +37,7 @@ from tally.kit.endpoints import Api
 from tally.kit.ids import SortableIds
 from tally.kit.jobs import Job
 from tally.kit.ttl_cache import TTLCache
-from tally.settings import Secret, SettingsError
+from tally.settings import LOOPBACK_HOSTS, Secret, SettingsError
 
 REPOSITORIES: Final = (
     CollectRepository,
@@ -47,7 +47,6 @@ REPOSITORIES: Final = (
 )
 REQUEST_TIMEOUT_SECONDS: Final = 10
 MAX_CACHED_MODELS: Final = 100
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Collect:
 async def open_collect(dependencies: Dependencies) -> AsyncIterator[Collect]:
     """Open the backend. On exit, pending audit events are written."""
     settings = dependencies.settings
-    if settings.collect_plain_http and settings.host not in LOOPBACK:
+    if settings.collect_plain_http and settings.host not in LOOPBACK_HOSTS:
         raise SettingsError(
             ["TALLY_COLLECT_PLAIN_HTTP requires TALLY_HOST to be a loopback address"]
         )

@@ -14,12 +14,13 @@ from typing import Any, Final
 from tally.settings.collect import CollectSettings
 from tally.settings.cricket import CricketSettings
 from tally.settings.devices import DevicesSettings
-from tally.settings.instance import BACKENDS, InstanceSettings
+from tally.settings.instance import BACKENDS, LOOPBACK_HOSTS, InstanceSettings
 from tally.settings.scoreboard import ScoreboardSettings
 from tally.settings.types import MASK, Secret, SettingType
 
 __all__ = [
     "BACKENDS",
+    "LOOPBACK_HOSTS",
     "MASK",
     "SETTINGS",
     "Row",

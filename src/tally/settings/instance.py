@@ -18,6 +18,8 @@ from tally.settings.types import (
     subset,
 )
 
+# Hosts that only programs on the same machine can reach.
+LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 BACKENDS: Final = ("collect", "cricket", "devices", "scoreboard")
 
 

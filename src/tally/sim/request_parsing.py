@@ -1,17 +1,16 @@
 """Parses requests to simulators: query strings, forms and JSON bodies; builds and checks URLs."""
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 from starlette.requests import Request
 
 from tally.errors import Invalid
+from tally.settings import LOOPBACK_HOSTS
 
 T = TypeVar("T")
-
-LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 async def read_form(request: Request) -> dict[str, str]:

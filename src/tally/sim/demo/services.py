@@ -14,7 +14,7 @@ from typing import Final
 
 from tally.kit.clock import Clock
 from tally.kit.server import ListenError, listen
-from tally.settings import Secret, Settings
+from tally.settings import LOOPBACK_HOSTS, Secret, Settings
 from tally.sim.apns.certificates import AUTHORITY_FILE
 from tally.sim.apns.simulator import ApnsSimulator
 from tally.sim.command_line import (
@@ -32,7 +32,6 @@ from tally.sim.demo.state import DemoState
 from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.oidc.pool import COLLECT_CLIENT
 from tally.sim.oidc.simulator import OidcSimulator
-from tally.sim.request_parsing import LOOPBACK_HOSTS
 from tally.sim.sportmonks.simulator import SportMonksSimulator
 from tally.sim.strava.rate_limits import UNLIMITED, RateLimits
 from tally.sim.strava.simulator import StravaSimulator
