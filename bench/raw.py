@@ -11,6 +11,7 @@ from tally.store.sqlite.checkpoint import Checkpoint
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.sqlite.files import connect
 from tally.store.sqlite.layout import compile_layout
+from tally.store.sqlite.shapes import Shapes
 
 READINGS = Table("bench-readings", S("board"), S("at"))
 READINGS_PER_BOARD = 10
@@ -48,7 +49,7 @@ class Raw:
         self._connection = connect(path)
         self._checkpoint = Checkpoint(path)
         self._connection.set_wal_hook(self._checkpoint.on_commit)
-        self._layout = compile_layout(READINGS)
+        self._layout = compile_layout(READINGS, Shapes())
         self._boards = boards
         self._random = Random(seed)
 
@@ -117,10 +118,10 @@ class Raw:
                 found: list[Any] = self._connection.execute(self._layout.select, row).fetchall()
                 item = unpack(found[0][0])
                 item["sequence"] += 1
-                self._connection.execute(self._layout.upsert, (*row, pack(item), _ITEM_BYTES, None))
+                self._connection.execute(self._layout.upsert, (*row, pack(item), _ITEM_BYTES))
             self._connection.execute("COMMIT")
             self._checkpoint.restart_if_long(self._connection)
         return groups * size
 
-    def _row(self, board: str, at: str) -> tuple[bytes, bytes, bytes, int, None]:
-        return board.encode(), at.encode(), pack(make_item(board, at)), _ITEM_BYTES, None
+    def _row(self, board: str, at: str) -> tuple[bytes, bytes, bytes, int]:
+        return board.encode(), at.encode(), pack(make_item(board, at)), _ITEM_BYTES

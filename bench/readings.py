@@ -14,9 +14,9 @@ from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
 from tally.store.api import BatchPut, TransactionBatch
 from tally.store.expressions import not_exists
 from tally.store.sqlite.checkpoint import Checkpoint
-from tally.store.sqlite.codec import pack
 from tally.store.sqlite.files import connect
-from tally.store.sqlite.layout import compile_layout
+from tally.store.sqlite.layout import Layout, compile_layout
+from tally.store.sqlite.shapes import Shapes
 
 BOOT_ID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 FIRMWARE = "1.0.16"
@@ -116,10 +116,10 @@ def _exact(value: float) -> Decimal:
 
 def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
     """Write a history of one reading per minute directly into the table."""
-    layout = compile_layout(DEVICE_READINGS)
+    layout = compile_layout(DEVICE_READINGS, Shapes())
     connection, checkpoint = connect(path), Checkpoint(path)
     connection.set_wal_hook(checkpoint.on_commit)
-    rows = _history(layout.read_key, board, count, last_ms)
+    rows = _history(layout, board, count, last_ms)
     done = 0
     while done < count:
         connection.execute("BEGIN IMMEDIATE")
@@ -133,7 +133,7 @@ def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
     checkpoint.close()
 
 
-def _history(read_key: Any, board: str, count: int, last_ms: int) -> Iterator[tuple[Any, ...]]:
+def _history(layout: Layout, board: str, count: int, last_ms: int) -> Iterator[tuple[Any, ...]]:
     sensors = {"bme280_temp_c": 22.5, "humidity_pct": 45.2, "soil_moisture_pct": 62.3}
     boot = uuid.uuid4()
     for number in range(count):
@@ -144,4 +144,4 @@ def _history(read_key: Any, board: str, count: int, last_ms: int) -> Iterator[tu
             "sensors": sensors,
         }
         item = _item(board, reading)
-        yield *read_key(item), pack(item), _ROW_BYTES, float(item["expiration_time"])
+        yield *layout.read_key(item), layout.packer.pack(item), _ROW_BYTES

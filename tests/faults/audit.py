@@ -4,6 +4,7 @@ Every crash test ends with `audit`. It runs SQLite's integrity check, reads all 
 through the engine and with SQL, and fails on the first mismatch.
 """
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from tally.store.api import Engine, Query, Scan
 from tally.store.expressions import F
 from tally.store.schema import Index, Table, index_key
 from tally.store.sqlite import open_sqlite
-from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.keys import encode_part
-from tally.store.sqlite.layout import index_name, rows_name
+from tally.store.sqlite.layout import compile_layout, index_name, rows_name
+from tally.store.sqlite.shapes import Shapes
 from tally.store.values import Item, measure_item
 from tests.store.tables import all_items
 
@@ -35,7 +36,8 @@ async def audit(directory: Path) -> dict[str, list[Item]]:
 
 
 async def audit_table(engine: Engine, table: Table) -> list[Item]:
-    """Check a table's indexes through the engine; return its items."""
+    """Complete and check a table's indexes through the engine; return its items."""
+    await engine.ensure_table(table)  # continues the backfill of an index after a crash
     items = await all_items(engine, Scan(table), MAX_PAGES)
     for index in table.by_name.values():
         indexed = [_projected(table, index, item) for item in items if _in_index(index, item)]
@@ -76,25 +78,25 @@ def audit_file(directory: Path, tables: list[Table]) -> None:
 
 def _audit_rows(connection: apsw.Connection, table: Table) -> None:
     entries: dict[str, set[tuple[bytes, ...]]] = {name: set() for name in table.by_name}
-    notes = connection.execute(
-        "SELECT due, pk, sk, last_pk, last_sk FROM notes WHERE name = ?", (table.name,)
+    shapes = Shapes()
+    shapes.load(connection)
+    layout = compile_layout(table, shapes)
+    records = connection.execute(
+        "SELECT hour, prefix, low, high FROM expiry WHERE name = ?", (table.name,)
     ).fetchall()
     rows: Any = connection.execute(
-        f"SELECT pk, sk, item, size, expires FROM {rows_name(table.name)}"  # noqa: S608
+        f"SELECT pk, sk, item, size FROM {rows_name(table.name)}"  # noqa: S608
     )
-    for pk, sk, packed, size, expires in rows:
-        item = unpack(packed)
+    for pk, sk, packed, size in rows:
+        item = layout.packer.unpack(packed, (pk, sk))
         assert (pk, sk) == _encoded(table.key, item), (
             f"table {table.name}: {item} is stored under another key"
         )
         assert size == measure_item(item), f"table {table.name}: {item} is stored with size {size}"
         until = _expires(table, item)
-        is_found = (
-            expires == until
-            if expires is not None or until is None
-            else _is_in_expiry_range((pk, sk), until, notes)
+        assert until is None or _has_record(pk + sk, until, records), (
+            f"table {table.name}: {item} has no expiry record"
         )
-        assert is_found, f"table {table.name}: {item} is stored as expiring at {expires}"
         for index in table.by_name.values():
             if _in_index(index, item):
                 entries[index.name].add((*_encoded(index_key(index), item), pk, sk))
@@ -114,14 +116,14 @@ def _encoded(parts: tuple[Any, ...], item: Item) -> tuple[bytes, bytes]:
 
 def _expires(table: Table, item: Item) -> float | None:
     until = item.get(table.ttl) if table.ttl else None
-    return None if until is None else float(until)
+    return float(until) if isinstance(until, int | Decimal) else None
 
 
-def _is_in_expiry_range(key: tuple[bytes, bytes], until: float, notes: list[Any]) -> bool:
-    """Whether an expiry range covers the row at most a day late."""
+def _has_record(key: bytes, until: float, records: list[Any]) -> bool:
+    """Whether an expiry record of its hour covers the row."""
     return any(
-        until <= due <= until + 86_400 and (pk, sk) <= key <= (last_pk, last_sk)
-        for due, pk, sk, last_pk, last_sk in notes
+        hour == until // 3_600 and prefix + low <= key <= prefix + high
+        for hour, prefix, low, high in records
     )
 
 

@@ -8,15 +8,17 @@ writers; a ledger that is written in the same transactions records what was appl
 
 from typing import TypeAlias
 
-from tally.store.api import Delete, Put, Transaction, Update
+from tally.store.api import BatchPut, Delete, Put, Transaction, TransactionBatch, Update
 from tally.store.expressions import F, not_exists
 from tally.store.schema import KEYS_ONLY, GlobalIndex, LocalIndex, N, S, Table, include
 from tally.store.values import Item
 
 SINGLES, BATCHES, TRANSFERS, TOKENS, PAIRS = 16, 3, 6, 3, 2
 BATCH_KEYS, PAIRS_PER_REQUEST = 5, 4
+BULK_WRITERS, BULK_TRANSACTIONS = ("bulk-0", "bulk-1"), 12
 ACCOUNTS_COUNT, START_BALANCE = 8, 1_000
 LATER = 1_800_000_000
+HOUR = 3_600
 SWEEP_LIMIT = 7
 
 READINGS = Table(
@@ -60,7 +62,15 @@ EVENTS = Table(
     ttl="expires",
 )
 LEFT, RIGHT = Table("left", partition=S("id")), Table("right", partition=S("id"))
-TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS, LEFT, RIGHT)
+MEASUREMENTS = Table(
+    "measurements",
+    partition=S("board"),
+    sort=N("number"),
+    indexes=(GlobalIndex("by-unit", partition=S("unit"), sort=N("number")),),
+    ttl="expires",
+)
+RECEIPTS = Table("receipts", partition=S("id"), ttl="expires")
+TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS, LEFT, RIGHT, MEASUREMENTS, RECEIPTS)
 NEW = not_exists("id")
 
 Step: TypeAlias = Put | Update | Delete
@@ -182,6 +192,24 @@ def pair_transactions(name: str, number: int) -> list[Transaction]:
     ]
 
 
+def bulk_items(name: str, number: int) -> tuple[list[Item], list[Item]]:
+    """Measurements with adjacent keys, and a receipt for each."""
+    numbers = range(number * BULK_TRANSACTIONS, (number + 1) * BULK_TRANSACTIONS)
+    measurements: list[Item] = [
+        {"board": name, "number": at, "unit": f"unit-{at % 3}", "expires": LATER + at}
+        for at in numbers
+    ]
+    return measurements, [{"id": f"{name}/{at}", "expires": LATER + at} for at in numbers]
+
+
+def bulk_transactions(name: str, number: int) -> TransactionBatch:
+    """Transactions of one shape, which the store writes table by table."""
+    measurements, receipts = bulk_items(name, number)
+    return TransactionBatch(
+        BatchPut(MEASUREMENTS, measurements), BatchPut(RECEIPTS, receipts, condition=NEW)
+    )
+
+
 def event(number: int) -> Item:
     """An item with its own expiry."""
-    return {"id": f"event-{number}", "expires": LATER + number, "parity": number % 2}
+    return {"id": f"event-{number}", "expires": LATER + number * HOUR, "parity": number % 2}

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from tally.store.api import BatchWrite, Delete, Get, Put
-from tally.store.errors import StoreUnavailable, TransactionCancelled
+from tally.store.errors import StoreError, StoreUnavailable, TransactionCancelled
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tests.faults import crash_steps
 from tests.faults.child_process import say
@@ -111,6 +111,17 @@ async def put_pairs(engine: SqliteEngine, name: str, _did: int, tried: int) -> N
         say(f"did {name} {number}" if rejected == [2] else f"wrong {name} {number} {rejected}")
 
 
+async def put_in_bulk(engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
+    """Send batches of transactions of one shape."""
+    number = tried
+    while True:
+        number += 1
+        say(f"try {name} {number}")
+        ends = await engine.transact_each(crash_steps.bulk_transactions(name, number))
+        failed = [end for end in ends if isinstance(end, StoreError)]
+        say(f"wrong {name} {number} {failed}" if failed else f"did {name} {number}")
+
+
 class Events:
     """A writer of items that expire, and its sweeper."""
 
@@ -118,7 +129,7 @@ class Events:
         self.written = 0
 
     async def write(self, engine: SqliteEngine, name: str, _did: int, tried: int) -> None:
-        """Put items that expire one second apart."""
+        """Put items that expire one hour apart."""
         number = self.written = tried
         while True:
             number += 1
@@ -133,10 +144,9 @@ class Events:
         while True:
             passed = max(passed, self.written - 20)
             say(f"try {name} {passed}")
-            while (
-                await engine.sweep(EVENTS, crash_steps.LATER + passed, crash_steps.SWEEP_LIMIT)
-                == crash_steps.SWEEP_LIMIT
-            ):
+            now = crash_steps.LATER + (passed + 1) * crash_steps.HOUR
+            limit = crash_steps.SWEEP_LIMIT
+            while await engine.sweep(EVENTS, now, limit) == limit:
                 pass
             say(f"did {name} {passed}")
 
@@ -181,6 +191,7 @@ async def main(directory: Path, *, idle: bool) -> None:
         **{f"transfer-{number}": transfer for number in range(crash_steps.TRANSFERS)},
         **{f"token-{number}": count_with_tokens for number in range(crash_steps.TOKENS)},
         **{f"pair-{number}": put_pairs for number in range(crash_steps.PAIRS)},
+        **dict.fromkeys(crash_steps.BULK_WRITERS, put_in_bulk),
         "event": events.write,
         "sweep": events.sweep,
     }

@@ -58,7 +58,7 @@ async def ids(engine: SqliteEngine, table: Table = NOTES) -> set[str]:
 def faulty(connection: apsw.Connection) -> None:
     """A job with a bug: it writes and then fails."""
     rows = rows_name(PLAIN.name)
-    connection.execute(f"INSERT INTO {rows} VALUES (x'62756767', x'', x'80', 0, NULL)")  # noqa: S608 - our table
+    connection.execute(f"INSERT INTO {rows} VALUES (x'62756767', x'', x'80', 0)")  # noqa: S608 - our table
     raise ZeroDivisionError("a bug")
 
 

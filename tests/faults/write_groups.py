@@ -19,6 +19,7 @@ def one_group(engine: SqliteEngine) -> Iterator[None]:
         go_on.wait()
 
     waiting = engine._writer.submit(wait)
+    engine._writer._hand_over()  # the event loop, which would do it, is blocked here
     busy.wait()
     try:
         yield

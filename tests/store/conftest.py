@@ -3,6 +3,7 @@
 - `sqlite`: always.
 - `local`: AWS's DynamoDB Local, if Java and npm are available.
 - `ministack`: an emulator that is closer to the current service.
+- `dynoxide`: the emulator that is closest to the current service, on Linux with npm.
 - `given`: the service at `TALLY_TEST_DYNAMODB_URL`.
 
 Real DynamoDB is the specification. Where an emulator is known to differ (`differences.py`), the
@@ -19,7 +20,7 @@ from tests.store.emulators import engines, open_engine
 from tests.store.features import Features, features
 from tests.store.tables import TABLES
 
-ENGINES = engines("local", "ministack")
+ENGINES = engines("local", "ministack", "dynoxide")
 
 
 @pytest.fixture(scope="session", params=ENGINES)

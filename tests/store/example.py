@@ -19,6 +19,7 @@ from tally.store.access import (
     TransactWriteItems,
     UpdateItem,
     access,
+    param,
 )
 from tally.store.api import Engine, Get, Page, Put, Update
 from tally.store.catalogue import Catalogue
@@ -65,6 +66,11 @@ LOCKS = Table(
 )
 
 
+FIXTURE_KEY = {"matchId": param("matchId")}
+FOLLOW_KEY = {"matchId": param("matchId"), "userId": param("userId")}
+LOCK_KEY = {"lockKey": param("lockKey")}
+
+
 @dataclass(frozen=True, slots=True)
 class Fixtures:
     """All matches."""
@@ -74,9 +80,8 @@ class Fixtures:
 
     @access(
         "Get fixture by ID",
-        GetItem,
+        GetItem(key=FIXTURE_KEY),
         table=FIXTURES,
-        key="PK=matchId",
         by="both",
         trigger="GET /matches/:id, LiveScoreJob",
         frequency="per request, every 2.5 s per live match",
@@ -86,9 +91,8 @@ class Fixtures:
 
     @access(
         "Batch get fixtures",
-        BatchGetItem,
+        BatchGetItem(key=FIXTURE_KEY),
         table=FIXTURES,
-        key="PK=matchId (up to 100)",
         by="both",
         bound=1000,
     )
@@ -99,10 +103,12 @@ class Fixtures:
 
     @access(
         "Get matches by date range",
-        Query,
+        Query(
+            where=(F("leagueCode") == param("code"))
+            & F("startTime").between(param("from"), param("to")),
+            index="league-index",
+        ),
         table=FIXTURES,
-        index="league-index",
-        key="leagueCode = :code AND startTime BETWEEN :from AND :to",
         by="user",
         trigger="GET /matches?league=&from=&to=",
         frequency="per request",
@@ -123,7 +129,7 @@ class Fixtures:
 
     @access(
         "Scan live fixtures",
-        Scan.on("live-index"),
+        Scan(index="live-index"),
         table=FIXTURES,
         trigger="LiveScoreJob",
         frequency="every 2.5 s",
@@ -134,7 +140,7 @@ class Fixtures:
 
     @access(
         "Get fixtures by venue (admin)",
-        Scan.filtered,
+        Scan(filter=F("venue") == param("venue")),
         table=FIXTURES,
         by="user",
         frequency="rare",
@@ -148,9 +154,8 @@ class Fixtures:
 
     @access(
         "Batch write fixtures",
-        BatchWriteItem,
+        BatchWriteItem(key=FIXTURE_KEY),
         table=FIXTURES,
-        key="PK=matchId (batches of 25)",
         bound=10_000,
     )
     async def put_many(self, fixtures: Iterable[Item]) -> None:
@@ -158,9 +163,8 @@ class Fixtures:
 
     @access(
         "Archive fixture",
-        UpdateItem.conditional,
+        UpdateItem(key=FIXTURE_KEY, condition=exists("matchId")),
         table=FIXTURES,
-        key="PK=matchId",
         trigger="LiveScoreJob",
     )
     async def archive(self, match_id: str) -> bool:
@@ -183,9 +187,8 @@ class Follows:
 
     @access(
         "Get all followers for match",
-        Query,
+        Query(where=F("matchId") == param("matchId")),
         table=FOLLOWS,
-        key="PK=matchId",
         frequency="every 2.5 s",
         bound=200,
     )
@@ -195,10 +198,12 @@ class Follows:
 
     @access(
         "Follow a match and count it",
-        TransactWriteItems,
+        TransactWriteItems(
+            PutItem(key=FOLLOW_KEY, condition=not_exists("matchId")),
+            UpdateItem(table=FOLLOW_COUNTS, key=FIXTURE_KEY),
+        ),
         table=FOLLOWS,
         tables=(FOLLOW_COUNTS,),
-        key="PK=matchId, SK=userId",
         by="user",
         trigger="POST /user/follow/:matchId",
         frequency="user action",
@@ -209,7 +214,11 @@ class Follows:
         await self.store.transact([Put(FOLLOWS, follow, condition=not_exists("matchId")), count])
 
     @access(
-        "See a follow and its match", TransactGetItems, table=FOLLOWS, tables=(FIXTURES,), by="user"
+        "See a follow and its match",
+        TransactGetItems(GetItem(key=FOLLOW_KEY), GetItem(table=FIXTURES, key=FIXTURE_KEY)),
+        table=FOLLOWS,
+        tables=(FIXTURES,),
+        by="user",
     )
     async def with_match(self, match_id: str, user_id: str) -> list[Item | None]:
         follow = Get(FOLLOWS, {"matchId": match_id, "userId": user_id})
@@ -217,9 +226,8 @@ class Follows:
 
     @access(
         "Remove all follows for match",
-        Query + BatchWriteItem,
+        Query(where=F("matchId") == param("matchId")) + BatchWriteItem(key=FOLLOW_KEY),
         table=FOLLOWS,
-        key="PK=matchId",
         bound=200,
     )
     async def remove_all(self, match_id: str) -> int:
@@ -240,9 +248,8 @@ class Locks:
 
     @access(
         "Acquire lock",
-        PutItem.conditional,
+        PutItem(key=LOCK_KEY, condition=not_exists("lockKey") | (F("expiresAt") < param("now"))),
         table=LOCKS,
-        key="PK=lockKey",
         trigger="any job",
         frequency="every 2.5 s",
     )
@@ -257,7 +264,10 @@ class Locks:
         return True
 
     @access(
-        "Release lock", DeleteItem.conditional, table=LOCKS, key="PK=lockKey", trigger="any job"
+        "Release lock",
+        DeleteItem(key=LOCK_KEY, condition=F("owner") == param("owner")),
+        table=LOCKS,
+        trigger="any job",
     )
     async def release(self, key: str, owner: str) -> Item | None:
         return await self.store.delete(

@@ -28,6 +28,11 @@ class ReceivedRequest:
     operation: str
     body: dict[str, Any]
 
+    @property
+    def is_probe(self) -> bool:
+        """Whether the instance's readiness probe sent it."""
+        return self.operation == "ListTables" or self.body.get("TableName", "") == "tally-probe"
+
 
 @dataclass(slots=True)
 class Service:
@@ -36,6 +41,10 @@ class Service:
     url: str = ""
     sent: list[ReceivedRequest] = field(default_factory=list)
     replies: deque[Reply] = field(default_factory=deque)
+    # Every reply to requests for a table, instead of the replies in order.
+    table_replies: dict[str, Reply] = field(default_factory=dict)
+    # Answer the readiness probe of an instance apart, and do not record it.
+    serves_instance: bool = False
 
     def reset_state(self) -> None:
         """Clear requests and replies."""
@@ -46,10 +55,17 @@ class Service:
         """Reply to the requests of one keep-alive connection."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                self.sent.append(await _read(reader))
-                reply = self.replies.popleft() if self.replies else response({})
-                await reply(writer)
+                request = await _read(reader)
+                if self.serves_instance and request.is_probe:
+                    await response({})(writer)
+                    continue
+                self.sent.append(request)
+                await self._next_reply(request)(writer)
         writer.close()
+
+    def _next_reply(self, request: ReceivedRequest) -> Reply:
+        reply = self.table_replies.get(request.body.get("TableName", ""))
+        return reply or (self.replies.popleft() if self.replies else response({}))
 
 
 @contextlib.asynccontextmanager

@@ -1,8 +1,8 @@
 """The store enforces access patterns before it sends anything."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from tally.store.access import (
     access_pattern,
     access_patterns,
     current_invocation,
+    param,
 )
 from tally.store.api import Check, Get, Put
 from tally.store.errors import (
@@ -31,16 +32,22 @@ from tally.store.errors import (
     BoundExceeded,
     ConditionFailed,
     StorageFull,
+    TableNotFound,
     TransactionCancelled,
+    UnknownIndex,
 )
 from tally.store.expressions import F, exists
+from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
 from tally.store.values import Item
 from tests.store.example import (
+    FIXTURE_KEY,
     FIXTURES,
     FOLLOW_COUNTS,
+    FOLLOW_KEY,
     FOLLOWS,
+    LOCK_KEY,
     LOCKS,
     Fixtures,
     Follows,
@@ -49,6 +56,9 @@ from tests.store.example import (
 )
 
 ENGLISH = F("leagueCode") == "eng"
+OF_LEAGUE = F("leagueCode") == param("code")
+OF_MATCH = F("matchId") == param("matchId")
+IS_LIVE = F("live") == "1"
 
 
 @pytest.fixture
@@ -78,67 +88,68 @@ class PatternViolations:
 
     store: Store
 
-    @access("Other table", GetItem, table=FIXTURES)
+    @access("Other table", GetItem(key=FIXTURE_KEY), table=FIXTURES)
     async def other_table(self) -> None:
         await self.store.get(LOCKS, {"lockKey": "a"})
 
-    @access("Other operation", GetItem, table=FIXTURES)
+    @access("Other operation", GetItem(key=FIXTURE_KEY), table=FIXTURES)
     async def other_operation(self) -> None:
         await self.store.put(FIXTURES, fixture(1))
 
-    @access("No index", Query, table=FIXTURES)
+    @access("No index", Query(where=OF_MATCH), table=FIXTURES)
     async def undeclared_index(self) -> None:
         await self.store.query(FIXTURES, ENGLISH, index="league-index")
 
-    @access("Other index", Query.on("live-index"), table=FIXTURES)
+    @access("Other index", Query(where=IS_LIVE, index="live-index"), table=FIXTURES)
     async def other_index(self) -> None:
         await self.store.query(FIXTURES, ENGLISH, index="league-index")
 
-    @access("Only index", Query.on("live-index"), table=FIXTURES)
+    @access("Only index", Query(where=IS_LIVE, index="live-index"), table=FIXTURES)
     async def table_instead_of_index(self) -> None:
         await self.store.query(FIXTURES, F("matchId") == "m001")
 
-    @access("Query, not scan", Query, table=FIXTURES)
+    @access("Query, not scan", Query(where=OF_MATCH), table=FIXTURES)
     async def scan(self) -> None:
         await self.store.scan(FIXTURES)
 
-    @access("Scan, no filter", Scan, table=FIXTURES, bound=10)
+    @access("Scan, no filter", Scan(), table=FIXTURES, bound=10)
     async def filter_of_a_scan(self) -> None:
         await self.store.scan(FIXTURES, filter=exists("live"))
 
     @access(
         "Conditional",
-        PutItem.conditional + UpdateItem.conditional + DeleteItem.conditional,
+        PutItem(key=FIXTURE_KEY, condition=exists("matchId"))
+        + DeleteItem(key=FIXTURE_KEY, condition=exists("matchId")),
         table=FIXTURES,
     )
     async def no_condition(self) -> None:
         await self.store.delete(FIXTURES, {"matchId": "m001"})
 
-    @access("Single put", PutItem, table=FOLLOWS)
+    @access("Single put", PutItem(key=FOLLOW_KEY), table=FOLLOWS)
     async def transaction(self) -> None:
         await self.store.transact([Put(FOLLOWS, {"matchId": "m", "userId": "u", "expiresAt": 1})])
 
-    @access("Transaction", TransactWriteItems, table=FOLLOWS)
+    @access("Transaction", TransactWriteItems(PutItem(key=FOLLOW_KEY)), table=FOLLOWS)
     async def table_of_a_transaction(self) -> None:
         await self.store.transact([Check(LOCKS, {"lockKey": "a"}, exists("lockKey"))])
 
-    @access("Writes only", TransactWriteItems, table=FOLLOWS)
+    @access("Writes only", TransactWriteItems(PutItem(key=FOLLOW_KEY)), table=FOLLOWS)
     async def read_in_a_transaction(self) -> None:
         await self.store.transact_get([Get(FOLLOWS, {"matchId": "m", "userId": "u"})])
 
-    @access("Too many writes", BatchWriteItem, table=FIXTURES, bound=3)
+    @access("Too many writes", BatchWriteItem(key=FIXTURE_KEY), table=FIXTURES, bound=3)
     async def too_many_writes(self) -> None:
         await self.store.batch_write(FIXTURES, puts=[fixture(number) for number in range(4)])
 
-    @access("Too many reads", BatchGetItem, table=FIXTURES, bound=3)
+    @access("Too many reads", BatchGetItem(key=FIXTURE_KEY), table=FIXTURES, bound=3)
     async def too_many_reads(self) -> None:
         await self.store.batch_get(FIXTURES, [{"matchId": f"m{number}"} for number in range(4)])
 
-    @access("No bound", BatchGetItem, table=FIXTURES)
+    @access("No bound", BatchGetItem(key=FIXTURE_KEY), table=FIXTURES)
     async def no_bound(self) -> None:
         await self.store.get_many(FIXTURES, [{"matchId": "m001"}])
 
-    @access("Bound too wide", BatchGetItem, table=FIXTURES, bound=3)
+    @access("Bound too wide", BatchGetItem(key=FIXTURE_KEY), table=FIXTURES, bound=3)
     async def wider_bound(self) -> None:
         await self.store.get_many(FIXTURES, [{"matchId": "m001"}], bound=4)
 
@@ -150,14 +161,14 @@ VIOLATIONS = {
     "other_index": r"declares Query \(GSI\), not Query on league-index",
     "table_instead_of_index": r"declares Query \(GSI\), not Query$",
     "scan": "declares Query, not Scan",
-    "filter_of_a_scan": "Scan is not declared as filtered",
-    "no_condition": "DeleteItem requires a condition",
+    "filter_of_a_scan": r"Scan declares the filter none, not attribute_exists\(live\)",
+    "no_condition": r"DeleteItem declares the condition attribute_exists\(matchId\), not none",
     "transaction": "declares PutItem, not TransactWriteItems",
-    "table_of_a_transaction": "does not declare table example-locks",
+    "table_of_a_transaction": "does not declare ConditionCheck in example-locks",
     "read_in_a_transaction": "declares TransactWriteItems, not TransactGetItems",
     "too_many_writes": "more than 3 items would be written",
     "too_many_reads": "more than 3 items would be read",
-    "no_bound": "bound is required",
+    "no_bound": "it needs a bound",
     "wider_bound": "between 1 and the declared 3, not 4",
 }
 
@@ -276,15 +287,19 @@ class Pages:
             if start is None:
                 return count
 
-    @access("Unbounded", Query, table=FIXTURES, index="league-index")
+    @access("Unbounded", Query(where=OF_LEAGUE, index="league-index"), table=FIXTURES)
     async def unbounded(self, start: Item | None = None) -> int:
         return await self._pages(start)
 
-    @access("Bounded", Query, table=FIXTURES, index="league-index", bound=7)
+    @access("Bounded", Query(where=OF_LEAGUE, index="league-index"), table=FIXTURES, bound=7)
     async def bounded(self) -> int:
         return await self._pages()
 
-    @access("Two leagues", Query, table=FIXTURES, index="league-index")
+    @access(
+        "Two leagues",
+        Query(where=OF_LEAGUE, index="league-index", requests=2),
+        table=FIXTURES,
+    )
     async def two_leagues(self) -> int:
         wheres = [F("leagueCode") == code for code in ("eng", "aus")]
         pages = [self.store.query(FIXTURES, where, index="league-index") for where in wheres]
@@ -294,7 +309,7 @@ class Pages:
 async def test_a_page_loop_needs_a_bound(store: Store) -> None:
     """The first page is allowed anywhere; a second page in the same call is not."""
     await Fixtures(store).put_many(fixture(number) for number in range(7))
-    with pytest.raises(AccessViolation, match="a second page requires a bound"):
+    with pytest.raises(AccessViolation, match="it declares 1 Query per call"):
         await Pages(store).unbounded()
     page = await Fixtures(store).of_league("eng", "2026", "2027", limit=6)
     assert await Pages(store).unbounded(page.next) == 1
@@ -315,7 +330,12 @@ class Streams:
     store: Store
     cleaned: list[str]
 
-    @access("Stream", Query + GetItem, table=FIXTURES, index="league-index", bound=100)
+    @access(
+        "Stream",
+        Query(where=OF_LEAGUE, index="league-index") + GetItem(key=FIXTURE_KEY),
+        table=FIXTURES,
+        bound=100,
+    )
     async def stream(self) -> AsyncGenerator[str, None]:
         try:
             async for item in self.store.items(FIXTURES, ENGLISH, index="league-index", page=1):
@@ -324,7 +344,7 @@ class Streams:
             found = await self.store.get(FIXTURES, {"matchId": "m000"})
             self.cleaned.append(found["matchId"] if found else "nothing")
 
-    @access("Outer", GetItem, table=FIXTURES)
+    @access("Outer", GetItem(key=FIXTURE_KEY), table=FIXTURES)
     async def outer(self) -> list[Any]:
         before = current_invocation()
         matches = [match async for match in self.stream()]
@@ -379,7 +399,7 @@ async def test_concurrent_requests_cannot_exceed_the_bound(store: Store) -> None
     """Reads count before they are sent, so the fourth of five is rejected before any response."""
 
     class Eager:
-        @access("Eager", GetItem, table=FIXTURES, bound=3)
+        @access("Eager", GetItem(key=FIXTURE_KEY, requests=9), table=FIXTURES, bound=3)
         async def get(self) -> list[Any]:
             gets = (store.get(FIXTURES, {"matchId": f"m{number}"}) for number in range(5))
             return await asyncio.gather(*gets, return_exceptions=True)
@@ -398,7 +418,7 @@ class TaskLeaks:
         await self.go_on.wait()
         return await self.store.get(FIXTURES, {"matchId": "m001"})
 
-    @access("Leaves a task behind", GetItem, table=FIXTURES)
+    @access("Leaves a task behind", GetItem(key=FIXTURE_KEY), table=FIXTURES)
     async def leave(self) -> asyncio.Task[Item | None]:
         return asyncio.create_task(self._later())
 
@@ -417,11 +437,11 @@ async def test_an_engine_failure_is_raised_as_a_domain_error(
     """Services know no store errors, only that a retry may succeed."""
 
     class Broken:
-        @access("Broken", GetItem, table=FIXTURES)
+        @access("Broken", GetItem(key=FIXTURE_KEY), table=FIXTURES)
         async def get(self) -> None:
             raise StorageFull("no room")
 
-        @access("Breaks off", GetItem, table=FIXTURES)
+        @access("Breaks off", GetItem(key=FIXTURE_KEY), table=FIXTURES)
         async def stream(self) -> AsyncGenerator[int, None]:
             yield 1
             raise StorageFull("no room")
@@ -436,11 +456,45 @@ async def test_an_engine_failure_is_raised_as_a_domain_error(
     assert isinstance(away.value.__cause__, StorageFull)
 
 
+async def test_a_missing_table_is_raised_as_a_domain_error(store: Store) -> None:
+    """The installation is not complete yet: a client gets 503, not 500."""
+    missing = Table("never-made", partition=S("id"))
+
+    class Unprovisioned:
+        @access("Unprovisioned", GetItem(key={"id": param("id")}), table=missing)
+        async def get(self) -> Item | None:
+            return await store.get(missing, {"id": "1"})
+
+    with pytest.raises(Unavailable) as away:
+        await Unprovisioned().get()
+    assert isinstance(away.value.__cause__, TableNotFound)
+
+
+async def test_a_missing_index_is_raised_as_a_domain_error(store: Store) -> None:
+    """The upgrade is not complete yet."""
+    declared = replace(FIXTURES, indexes=(GlobalIndex("added-later", S("leagueId")),))
+
+    class Upgraded:
+        @access(
+            "Upgraded",
+            Query(where=F("leagueId") == param("league"), index="added-later"),
+            table=declared,
+            bound=10,
+        )
+        async def list(self) -> Sequence[Item]:
+            page = await store.query(declared, F("leagueId") == "5", index="added-later", limit=10)
+            return page.items
+
+    with pytest.raises(Unavailable) as away:
+        await Upgraded().list()
+    assert isinstance(away.value.__cause__, UnknownIndex)
+
+
 async def test_a_call_that_never_reaches_the_store_is_not_counted(store: Store) -> None:
     """A cached result is no access: "GetItem (on cache miss)" counts the misses."""
 
     class Cached:
-        @access("Cached", GetItem.with_note("on cache miss"), table=FIXTURES)
+        @access("Cached", GetItem(key=FIXTURE_KEY).with_note("on cache miss"), table=FIXTURES)
         async def get(self, *, hit: bool) -> Item | None:
             return {} if hit else await store.get(FIXTURES, {"matchId": "m001"})
 
@@ -468,7 +522,7 @@ async def test_latency_counts_what_the_body_does_after_reaching_the_store(store:
     move = clock.advance
 
     class Slow:
-        @access("Slow", GetItem, table=FIXTURES)
+        @access("Slow", GetItem(key=FIXTURE_KEY), table=FIXTURES)
         async def get(self) -> None:
             await store.get(FIXTURES, {"matchId": "m001"})
             await move(2)
@@ -482,12 +536,20 @@ async def test_latency_counts_what_the_body_does_after_reaching_the_store(store:
 @pytest.mark.parametrize(
     ("operation", "more", "problem"),
     [
-        (Scan, {}, "a Scan requires a bound"),
-        (Query + Scan.on("live-index"), {}, "a Scan requires a bound"),
-        (Query, {"index": "no-index"}, "table example-fixtures has no index no-index"),
-        (Query.on("no-index"), {}, "table example-fixtures has no index no-index"),
-        (Query + Query, {}, "operations must be distinct"),
-        (GetItem, {"bound": 0}, "bound must be at least 1"),
+        (Scan(), {}, "a Scan requires a bound"),
+        (Query(where=OF_MATCH) + Scan(index="live-index"), {}, "a Scan requires a bound"),
+        (Query(where=IS_LIVE, index="no-index"), {}, "table example-fixtures has no index"),
+        (Query(where=OF_MATCH) + Query(where=OF_MATCH), {}, "operations must be distinct"),
+        (Query(where=OF_LEAGUE), {}, "Query: the key condition must start with matchId = "),
+        (Query(where=F("matchId") > "m"), {}, "Query: the key condition must start with matchId"),
+        (GetItem(key=FIXTURE_KEY), {"bound": 0}, "bound must be at least 1"),
+        (GetItem(key=FOLLOW_KEY), {}, "GetItem: the key of example-fixtures is matchId"),
+        (GetItem(key=FIXTURE_KEY, requests=0), {}, "GetItem: requests must be at least 1"),
+        (
+            TransactWriteItems(PutItem(table=LOCKS, key=LOCK_KEY)),
+            {},
+            "it does not declare table example-locks",
+        ),
     ],
 )
 def test_an_invalid_declaration_is_rejected_immediately(
@@ -501,35 +563,25 @@ def test_a_pattern_must_be_async() -> None:
     def plain() -> None: ...
 
     with pytest.raises(AccessViolation, match="must be async or an async generator"):
-        access("Plain", GetItem, table=FIXTURES)(plain)
+        access("Plain", GetItem(key=FIXTURE_KEY), table=FIXTURES)(plain)
     with pytest.raises(AccessViolation, match="the name is empty"):
-        access(" ", GetItem, table=FIXTURES)
-
-
-@pytest.mark.parametrize("wrong", ["on", "conditional", "filtered"])
-def test_an_operation_rejects_unsupported_options(wrong: str) -> None:
-    """A get has no index, a query no condition, a put no filter."""
-    with pytest.raises(AccessViolation, match="does not support"):
-        {
-            "on": lambda: GetItem.on("live-index"),
-            "conditional": lambda: Query.conditional,
-            "filtered": lambda: PutItem.filtered,
-        }[wrong]()
+        access(" ", GetItem(key=FIXTURE_KEY), table=FIXTURES)
 
 
 @pytest.mark.parametrize(
     ("operation", "label"),
     [
-        (GetItem, "GetItem"),
-        (GetItem.with_note("on cache miss"), "GetItem (on cache miss)"),
-        (Query.on("live-index"), "Query (GSI)"),
-        (Query + DeleteItem + UpdateItem, "Query + DeleteItem + UpdateItem"),
-        (Scan.filtered, "Scan + filter"),
-        (Scan.on("live-index").filtered, "Scan (GSI) + filter"),
-        (PutItem.conditional, "PutItem (conditional)"),
+        (GetItem(key=FIXTURE_KEY), "GetItem"),
+        (GetItem(key=FIXTURE_KEY).with_note("on cache miss"), "GetItem (on cache miss)"),
+        (Query(where=IS_LIVE, index="live-index"), "Query (GSI)"),
+        (Query(where=OF_MATCH) + DeleteItem(key=FIXTURE_KEY), "Query + DeleteItem"),
+        (Scan(filter=exists("venue")), "Scan + filter"),
+        (Scan(index="live-index", filter=exists("venue")), "Scan (GSI) + filter"),
+        (PutItem(key=FIXTURE_KEY, condition=exists("matchId")), "PutItem (conditional)"),
+        (PutItem(key=FIXTURE_KEY, condition=(exists("matchId"), None)), "PutItem"),
         (
-            GetItem + UpdateItem.conditional.with_note("upsert"),
-            "GetItem + UpdateItem (conditional, upsert)",
+            UpdateItem(key=FIXTURE_KEY, condition=exists("matchId")).with_note("rare"),
+            "UpdateItem (conditional, rare)",
         ),
     ],
 )
@@ -567,7 +619,7 @@ def test_a_pattern_keeps_the_name_and_the_signature_of_its_method() -> None:
 
 def test_a_subclass_may_replace_a_pattern_or_hide_it() -> None:
     class Quiet(Fixtures):
-        @access("Get fixture quietly", GetItem, table=FIXTURES)
+        @access("Get fixture quietly", GetItem(key=FIXTURE_KEY), table=FIXTURES)
         async def get(self, match_id: str) -> Item | None:
             return await self.store.get(FIXTURES, {"matchId": match_id})
 
@@ -583,7 +635,7 @@ async def test_a_transaction_may_use_only_declared_tables(store: Store) -> None:
     await Follows(store).follow("m001", "ann", expires_at=5)
 
     class Counts:
-        @access("Get count", GetItem, table=FOLLOW_COUNTS)
+        @access("Get count", GetItem(key=FIXTURE_KEY), table=FOLLOW_COUNTS)
         async def get(self) -> Item | None:
             return await store.get(FOLLOW_COUNTS, {"matchId": "m001"})
 

@@ -14,7 +14,15 @@ from msgspec.structs import replace
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.store.access import BatchGetItem, BatchWriteItem, Query, Scan, access, access_patterns
+from tally.store.access import (
+    BatchGetItem,
+    BatchWriteItem,
+    Query,
+    Scan,
+    access,
+    access_patterns,
+    param,
+)
 from tally.store.api import BatchGet, BatchGetResult, BatchWrite, BatchWriteResult
 from tally.store.batching import (
     INITIAL_BACKOFF_SECONDS,
@@ -39,7 +47,7 @@ from tally.store.expressions import F
 from tally.store.sqlite import SqliteEngine
 from tally.store.store import MAX_CONCURRENT_REQUESTS, Overflow, Store
 from tally.store.values import Item
-from tests.store.example import FOLLOWS, make_tables
+from tests.store.example import FOLLOW_KEY, FOLLOWS, make_tables
 
 
 class BusyEngine(SqliteEngine):
@@ -102,37 +110,71 @@ def _batch(operation: BatchWrite, changes: Sequence[tuple[str, Any]]) -> BatchWr
 class Repository:
     store: Store
 
-    @access("Get many", BatchGetItem, table=FOLLOWS, bound=1000)
+    @access("Get many", BatchGetItem(key=FOLLOW_KEY), table=FOLLOWS, bound=1000)
     async def get_many(self, keys: Sequence[Item], **more: Any) -> list[Item]:
         return await self.store.get_many(FOLLOWS, keys, **more)
 
-    @access("Write many", BatchWriteItem, table=FOLLOWS, bound=1000)
+    @access("Write many", BatchWriteItem(key=FOLLOW_KEY), table=FOLLOWS, bound=1000)
     async def write_many(self, **more: Any) -> None:
         await self.store.write_many(FOLLOWS, **more)
 
-    @access("Write one batch", BatchWriteItem, table=FOLLOWS)
+    @access("Write one batch", BatchWriteItem(key=FOLLOW_KEY), table=FOLLOWS)
     async def batch_write(self, **more: Any) -> BatchWrite | None:
         return await self.store.batch_write(FOLLOWS, **more)
 
-    @access("Get one batch", BatchGetItem, table=FOLLOWS)
+    @access("Get one batch", BatchGetItem(key=FOLLOW_KEY), table=FOLLOWS)
     async def batch_get(self, keys: Sequence[Item]) -> BatchGetResult:
         return await self.store.batch_get(FOLLOWS, keys)
 
-    @access("Items", Query, table=FOLLOWS)
+    @access(
+        "Items",
+        Query(where=F("matchId") == param("matchId"), forward=None),
+        table=FOLLOWS,
+        bound=1000,
+    )
     async def items(self, match_id: str, **more: Any) -> list[str]:
         return [
             item["userId"]
             async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)
         ]
 
-    @access("Bounded items", Query, table=FOLLOWS, bound=10)
+    @access(
+        "Bounded items",
+        Query(where=F("matchId") == param("matchId"), forward=None),
+        table=FOLLOWS,
+        bound=10,
+    )
     async def bounded_items(self, match_id: str, **more: Any) -> list[str]:
         return [
             item["userId"]
             async for item in self.store.items(FOLLOWS, F("matchId") == match_id, **more)
         ]
 
-    @access("All items", Scan, table=FOLLOWS, bound=1000)
+    @access(
+        "Get projected",
+        BatchGetItem(key=FOLLOW_KEY, project=("expiresAt", "userId")),
+        table=FOLLOWS,
+        bound=10,
+    )
+    async def expiries(self, keys: Sequence[Item]) -> list[Item]:
+        return await self.store.get_many(FOLLOWS, keys, project=["expiresAt", F("userId")])
+
+    @access(
+        "Filtered items",
+        Query(where=F("matchId") == param("matchId"), filter=F("expiresAt") == param("time")),
+        table=FOLLOWS,
+        bound=1000,
+    )
+    async def expiring(self, match_id: str, **more: Any) -> list[str]:
+        found = self.store.items(FOLLOWS, F("matchId") == match_id, **more)
+        return [item["userId"] async for item in found]
+
+    @access("Unbounded items", Query(where=F("matchId") == param("matchId")), table=FOLLOWS)
+    async def unbounded_items(self, match_id: str, **more: Any) -> None:
+        async for _ in self.store.items(FOLLOWS, F("matchId") == match_id, **more):
+            pass
+
+    @access("All items", Scan(), table=FOLLOWS, bound=1000)
     async def scan_items(self, **more: Any) -> list[Item]:
         return [item async for item in self.store.scan_items(FOLLOWS, **more)]
 
@@ -214,9 +256,7 @@ async def test_duplicate_keys_are_read_once(repository: Repository, engine: Busy
 
 async def test_only_projected_attributes_are_returned(repository: Repository) -> None:
     await repository.write_many(puts=[follow(1)])
-    assert await repository.get_many([key(1)], project=["expiresAt", F("userId")]) == [
-        {"userId": "u0001", "expiresAt": 1}
-    ]
+    assert await repository.expiries([key(1)]) == [{"userId": "u0001", "expiresAt": 1}]
 
 
 async def test_puts_and_deletes_share_batches(repository: Repository) -> None:
@@ -387,8 +427,8 @@ async def test_an_iteration_uses_the_bound_of_its_pattern_by_default(
     assert len(await repository.bounded_items("m", bound=3, overflow="stop")) == 3
     with pytest.raises(AccessViolation, match="between 1 and the declared 10, not 11"):
         await repository.bounded_items("m", bound=11)
-    with pytest.raises(AccessViolation, match="a bound is required"):
-        await repository.items("m")
+    with pytest.raises(AccessViolation, match="it needs a bound: declare one"):
+        await repository.unbounded_items("m", bound=3)
 
 
 async def test_a_call_beyond_its_bound_stays_rejected(repository: Repository) -> None:
@@ -396,7 +436,12 @@ async def test_a_call_beyond_its_bound_stays_rejected(repository: Repository) ->
     await repository.write_many(puts=[follow(number) for number in range(11)])
 
     class Stubborn:
-        @access("Stubborn", Query, table=FOLLOWS, bound=10)
+        @access(
+            "Stubborn",
+            Query(where=F("matchId") == param("matchId"), requests=2),
+            table=FOLLOWS,
+            bound=10,
+        )
         async def read(self) -> list[Item]:
             with contextlib.suppress(BoundExceeded):
                 await repository.store.query(FOLLOWS, F("matchId") == "m")
@@ -415,9 +460,9 @@ async def test_the_bound_counts_items_before_the_filter(repository: Repository) 
     """DynamoDB reads and bills items that a filter removes."""
     await repository.write_many(puts=[follow(number) for number in range(11)])
     last = F("expiresAt") == 10
-    assert await repository.items("m", bound=11, filter=last) == ["u0010"]
+    assert await repository.expiring("m", bound=11, filter=last) == ["u0010"]
     with pytest.raises(BoundExceeded):
-        await repository.items("m", bound=10, filter=last)
+        await repository.expiring("m", bound=10, filter=last)
 
 
 async def test_an_iteration_may_be_backward_and_start_at_a_key(repository: Repository) -> None:

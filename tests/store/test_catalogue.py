@@ -4,11 +4,30 @@ from typing import ClassVar
 
 import pytest
 
-from tally.store.access import GetItem, PutItem, Query, TransactWriteItems, UpdateItem, access
+from tally.store.access import (
+    GetItem,
+    PutItem,
+    Query,
+    TransactWriteItems,
+    UpdateItem,
+    access,
+    param,
+)
 from tally.store.catalogue import Catalogue, check_repositories, find_problems, owned_tables
 from tally.store.errors import AccessViolation
+from tally.store.expressions import F
 from tally.store.schema import S, Table
-from tests.store.example import CATALOGUE, FIXTURES, FOLLOWS, LOCKS, Fixtures, Follows, Locks
+from tests.store.example import (
+    CATALOGUE,
+    FIXTURES,
+    FOLLOW_KEY,
+    FOLLOWS,
+    LOCK_KEY,
+    LOCKS,
+    Fixtures,
+    Follows,
+    Locks,
+)
 
 
 def test_the_example_keeps_all_rules() -> None:
@@ -44,10 +63,15 @@ def test_a_catalogue_knows_its_tables_patterns_and_who_uses_an_index() -> None:
 class Plain:
     """A repository without `tables`: it owns those of its patterns."""
 
-    @access("Get lock", GetItem, table=LOCKS)
+    @access("Get lock", GetItem(key=LOCK_KEY), table=LOCKS)
     async def get(self) -> None: ...
 
-    @access("Lock and follow", TransactWriteItems, table=LOCKS, tables=(FOLLOWS,))
+    @access(
+        "Lock and follow",
+        TransactWriteItems(PutItem(key=LOCK_KEY), PutItem(table=FOLLOWS, key=FOLLOW_KEY)),
+        table=LOCKS,
+        tables=(FOLLOWS,),
+    )
     async def both(self) -> None: ...
 
 
@@ -66,15 +90,15 @@ class Reader:
     tables: ClassVar = ()
     reads: ClassVar = (LOCKS, FIXTURES)
 
-    @access("Read lock", GetItem, table=LOCKS)
+    @access("Read lock", GetItem(key=LOCK_KEY), table=LOCKS)
     async def get(self) -> None: ...
 
 
 class Meddler(Reader):
-    @access("Break lock", UpdateItem, table=LOCKS)
+    @access("Break lock", UpdateItem(key=LOCK_KEY), table=LOCKS)
     async def update(self) -> None: ...
 
-    @access("Break follow", PutItem, table=FOLLOWS)
+    @access("Break follow", PutItem(key=FOLLOW_KEY), table=FOLLOWS)
     async def put(self) -> None: ...
 
 
@@ -98,7 +122,7 @@ def test_two_patterns_of_one_backend_never_have_one_name() -> None:
         tables: ClassVar = ()
         reads: ClassVar = (LOCKS,)
 
-        @access("Acquire lock", Query, table=LOCKS)
+        @access("Acquire lock", Query(where=F("lockKey") == param("lockKey")), table=LOCKS)
         async def acquire(self) -> None: ...
 
     problems = find_problems(Catalogue({"example": (Locks, Twice)}))
@@ -125,7 +149,7 @@ def test_one_table_is_declared_once() -> None:
         tables: ClassVar = ()
         reads: ClassVar = (other,)
 
-        @access("Get other lock", GetItem, table=other)
+        @access("Get other lock", GetItem(key={"key": param("key")}), table=other)
         async def get(self) -> None: ...
 
     problems = find_problems(Catalogue({"example": (Locks, Other)}))

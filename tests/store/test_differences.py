@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 from tally.store.sqlite import open_sqlite
-from tests.store.differences import DIFFERENCES, LOCAL, MINISTACK
+from tests.store.differences import DIFFERENCES, DYNOXIDE, LOCAL, MINISTACK
 from tests.store.features import Features, features
 
 ROOT = Path(__file__).parents[2]
-TITLES = {LOCAL: "DynamoDB Local", MINISTACK: "ministack"}
+TITLES = {LOCAL: "DynamoDB Local", MINISTACK: "ministack", DYNOXIDE: "Dynoxide"}
 
 
 def test_docs_list_exactly_the_known_differences() -> None:

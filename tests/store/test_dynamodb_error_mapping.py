@@ -9,6 +9,7 @@ from tally.store.dynamodb.error_mapping import OperationNotSupported, map_error
 from tally.store.errors import (
     ConditionFailed,
     DuplicateItem,
+    IndexBackfilling,
     InvalidExpression,
     InvalidKey,
     InvalidNumber,
@@ -124,6 +125,7 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
         ("The provided starting key does not match the range key predicate", InvalidPageKey),
         ("Exclusive Start Key must have same size as table's key schema", InvalidPageKey),
         ("The table does not have the specified index: by-day", UnknownIndex),
+        ("Cannot read from backfilling global secondary index: by-day", IndexBackfilling),
         ("Transaction request cannot include multiple operations on one item", DuplicateItem),
         ("Provided list of item keys contains duplicates", DuplicateItem),
         ("Too many items requested for the BatchWriteItem call", TooManyItems),

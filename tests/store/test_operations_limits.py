@@ -1,13 +1,22 @@
 """Size limits on every engine, exact to the byte."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from tally.store.api import Engine, Put, Update
-from tally.store.errors import InvalidKey, InvalidNumber, InvalidRequest, InvalidValue, ItemTooLarge
-from tally.store.expressions import F
+from tally.store.api import Engine, Put, Query, Update
+from tally.store.errors import (
+    InvalidExpression,
+    InvalidKey,
+    InvalidNumber,
+    InvalidRequest,
+    InvalidValue,
+    ItemTooLarge,
+)
+from tally.store.expressions import Condition, F, make_path
+from tally.store.schema import Table
 from tally.store.values import MAX_ITEM_BYTES, measure_item
 from tests.store.tables import BINARIES, PLAIN, PLAYERS, STRINGS, fresh, stored
 
@@ -99,6 +108,82 @@ async def test_an_index_key_has_up_to_2048_and_1024_bytes(engine: Engine) -> Non
     for name, value in (("team", "x" * 2049), ("city", "x" * 1025), ("rank", b"x" * 1025)):
         with pytest.raises(InvalidKey, match=f"{name} has {len(value)} bytes"):
             await engine.put(Put(PLAYERS, {**item, name: value}))
+
+
+LONG_CONDITIONS: dict[str, Callable[[Any], Condition]] = {
+    "=": lambda value: F("at") == value,
+    ">": lambda value: F("at") > value,
+    "<=": lambda value: F("at") <= value,
+    "between, lower": lambda value: F("at").between(value, value),
+    "begins_with": lambda value: F("at").begins_with(value),
+}
+
+
+@pytest.mark.parametrize("operator", LONG_CONDITIONS)
+@pytest.mark.parametrize(("table", "one"), [(STRINGS, "x"), (BINARIES, b"x")])
+async def test_a_sort_key_condition_has_up_to_1024_bytes(
+    engine: Engine, table: Table, one: Any, operator: str
+) -> None:
+    key = {"id": fresh(), "at": one * 1024}
+    await engine.put(Put(table, key))
+
+    def query(value: Any) -> Query:
+        return Query(table, (F("id") == key["id"]) & LONG_CONDITIONS[operator](value))
+
+    page = await engine.query(query(one * 1024))
+    assert page.items == ([] if operator == ">" else [key])
+    with pytest.raises(InvalidKey, match="at has 1025 bytes; the limit is 1024"):
+        await engine.query(query(one * 1025))
+
+
+async def test_a_partition_key_condition_has_up_to_2048_bytes(engine: Engine) -> None:
+    partition = fresh().ljust(2048, "x")
+    await engine.put(Put(PLAIN, {"id": partition}))
+    assert (await engine.query(Query(PLAIN, F("id") == partition))).items == [{"id": partition}]
+    with pytest.raises(InvalidKey, match="id has 2049 bytes; the limit is 2048"):
+        await engine.query(Query(PLAIN, F("id") == partition + "x"))
+    with pytest.raises(InvalidKey, match="team has 2049 bytes; the limit is 2048"):
+        await engine.query(Query(PLAYERS, F("team") == partition + "x", index="by-team"))
+
+
+async def test_the_size_of_an_item_includes_its_entries_in_local_indexes(engine: Engine) -> None:
+    item = padded({"club": fresh(), "name": "n", "age": 1}, MAX_ITEM_BYTES // 2)
+    await engine.put(Put(PLAYERS, item))
+    with pytest.raises(ItemTooLarge, match=f"local indexes have {MAX_ITEM_BYTES + 2} bytes"):
+        await engine.put(Put(PLAYERS, {**item, "pad": item["pad"] + "x"}))
+    whole = padded({"club": fresh(), "name": "in no local index"}, MAX_ITEM_BYTES)
+    await engine.put(Put(PLAYERS, whole))
+
+
+async def test_an_update_counts_the_entries_in_local_indexes(engine: Engine) -> None:
+    item = padded({"club": fresh(), "name": "n", "age": 1}, MAX_ITEM_BYTES // 2)
+    await engine.put(Put(PLAYERS, item))
+    key = PLAYERS.primary_key(item)
+    with pytest.raises(ItemTooLarge, match=r"local indexes|size"):
+        await engine.update(Update(PLAYERS, key, (F("note").set("x"),)))
+    assert await stored(engine, PLAYERS, key) == item
+
+
+async def test_the_values_of_a_condition_have_up_to_2_mb(engine: Engine) -> None:
+    key = {"id": fresh()}
+    await engine.put(Put(PLAIN, key, F("a") != "x" * 1_000_000))
+    with pytest.raises(InvalidExpression, match="at most 2097152 bytes, not 2097153"):
+        await engine.put(Put(PLAIN, key, F("a") != "x" * 2_097_153))
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (("a",) * 33, "at most 32 parts, not 33"),
+        (("a", 2**31), "at most 2147483647"),
+        (("n" * 65_536,), "1 to 65535 bytes"),
+    ],
+)
+def test_a_path_has_up_to_32_parts_and_valid_ones(parts: tuple[str | int, ...], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        make_path(*parts)
+    assert len(make_path(*("a",) * 32).parts) == 32
+    assert make_path("a", 2**31 - 1).parts == ("a", 2**31 - 1)
 
 
 def nested(levels: int, kind: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tally.store.api import (
+    MAX_TRANSACTION_BYTES,
     Check,
     Delete,
     Engine,
@@ -200,7 +201,7 @@ async def test_a_transaction_that_names_an_item_twice_is_rejected(engine: Engine
     for second in (
         Put(PLAIN, key),
         Delete(PLAIN, key),
-        Update(PLAIN, key, ()),
+        Update(PLAIN, key, (F("n").set(1),)),
         Check(PLAIN, key, not_exists("id")),
     ):
         with pytest.raises(DuplicateItem, match="twice"):
@@ -208,6 +209,11 @@ async def test_a_transaction_that_names_an_item_twice_is_rejected(engine: Engine
     with pytest.raises(DuplicateItem, match="twice"):
         await engine.transact_get(TransactionGet((Get(PLAIN, key), Get(PLAIN, dict(key)))))
     assert await stored(engine, PLAIN, key) is None
+
+
+async def test_an_update_in_a_transaction_has_an_action(engine: Engine) -> None:
+    with pytest.raises(InvalidExpression, match="action"):
+        await engine.transact(Transaction((Update(PLAIN, {"id": fresh()}, ()),)))
 
 
 async def test_one_key_in_two_tables_is_no_duplicate(engine: Engine) -> None:
@@ -357,3 +363,14 @@ async def test_a_query_returns_what_a_transaction_wrote(engine: Engine) -> None:
     await engine.transact(Transaction(writes))
     page = await engine.query(Query(STRINGS, F("id") == partition, consistent=True))
     assert [item["at"] for item in page.items] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("size", "count"), [(400_000, 10), (400_000, 11)])
+async def test_a_transaction_reads_up_to_4_mb(engine: Engine, size: int, count: int) -> None:
+    keys = [await put(engine, pad="x" * size) for _ in range(count)]
+    gets = TransactionGet(tuple(Get(PLAIN, key, (make_path("id"),)) for key in keys))
+    if size * count < MAX_TRANSACTION_BYTES:
+        assert (await engine.transact_get(gets)).items == keys
+    else:
+        with pytest.raises(RequestTooLarge, match=r"4194304|4 MB"):
+            await engine.transact_get(gets)

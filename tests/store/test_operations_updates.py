@@ -299,3 +299,37 @@ async def test_nesting_deeper_than_32_levels_by_an_update_is_rejected(engine: En
     key = await put(engine, deep=deep, map={})
     with pytest.raises(InvalidRequest, match=r"[Nn]est"):
         await engine.update(Update(PLAIN, key, (F("map", "deeper").set(F("deep")),)))
+
+
+GIVEN: dict[str, Any] = {
+    "decimal": Decimal("2.0"),
+    "large": Decimal("1E+40"),
+    "tuple": (1, Decimal("1.50"), {"x"}),
+    "set": {Decimal("3.0"), 4},
+    "map": {"n": Decimal("2.50"), "t": ()},
+}
+
+
+def types(value: Any) -> Any:
+    """The types of a value and of all values in it."""
+    if isinstance(value, dict):
+        return {name: types(element) for name, element in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value), [types(element) for element in value]
+    if isinstance(value, set | frozenset):
+        return type(value), {(element, type(element)) for element in value}
+    return type(value), str(value)
+
+
+@pytest.mark.parametrize("returns", ["ALL_NEW", "UPDATED_NEW"])
+async def test_an_update_returns_the_new_values_as_a_read_does(
+    engine: Engine, returns: Returns
+) -> None:
+    key = await put(engine, count=1)
+    actions = (*(F(name).set(value) for name, value in GIVEN.items()), F("count").add(1))
+    updated = await engine.update(Update(PLAIN, key, actions, returns=returns))
+    item = await stored(engine, PLAIN, key)
+    assert updated.item is not None
+    assert item is not None
+    names = item if returns == "ALL_NEW" else (*GIVEN, "count")
+    assert types(updated.item) == types({name: item[name] for name in names})

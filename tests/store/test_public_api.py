@@ -15,6 +15,7 @@ from tally.store import (
     KEYS_ONLY,
     Attribute,
     Check,
+    ConditionCheck,
     ConditionFailed,
     F,
     GetItem,
@@ -29,10 +30,12 @@ from tally.store import (
     TransactionCancelled,
     TransactWriteItems,
     Update,
+    UpdateItem,
     access,
     exists,
     not_exists,
     open_sqlite,
+    param,
 )
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "store.md"
@@ -46,13 +49,20 @@ ORDERS = Table(
 )
 
 
+ORDER_KEY = {"customerId": param("customerId"), "orderId": param("orderId")}
+
+
 @dataclass(frozen=True, slots=True)
 class Orders:
     """A repository that uses nothing but the public API."""
 
     store: Store
 
-    @access("Place order", PutItem.conditional, table=ORDERS, key="PK=customerId, SK=orderId")
+    @access(
+        "Place order",
+        PutItem(key=ORDER_KEY, condition=not_exists("customerId")),
+        table=ORDERS,
+    )
     async def place(self, customer_id: str, order_id: str) -> bool:
         item = {"customerId": customer_id, "orderId": order_id, "status": "open", "total": 0}
         try:
@@ -61,16 +71,29 @@ class Orders:
             return False
         return True
 
-    @access("Get order", GetItem, table=ORDERS, key="PK=customerId, SK=orderId")
+    @access("Get order", GetItem(key=ORDER_KEY), table=ORDERS)
     async def get(self, customer_id: str, order_id: str) -> Item | None:
         return await self.store.get(ORDERS, {"customerId": customer_id, "orderId": order_id})
 
-    @access("List open orders", Query.on("status-index"), table=ORDERS, key="status", bound=100)
+    @access(
+        "List open orders",
+        Query(where=F("status") == "open", index="status-index"),
+        table=ORDERS,
+        bound=100,
+    )
     async def list_open(self) -> list[str]:
         orders = self.store.items(ORDERS, F("status") == "open", index="status-index")
         return [order["orderId"] async for order in orders]
 
-    @access("Move an order", TransactWriteItems, table=ORDERS, key="PK=customerId, SK=orderId")
+    @access(
+        "Move an order",
+        TransactWriteItems(
+            UpdateItem(key=ORDER_KEY, condition=exists("customerId")),
+            PutItem(key=ORDER_KEY, condition=not_exists("customerId")),
+            ConditionCheck(key=ORDER_KEY, condition=exists("customerId")),
+        ),
+        table=ORDERS,
+    )
     async def move(self, source: str, target: str, order_id: str) -> None:
         old, new = ({"customerId": name, "orderId": order_id} for name in (source, target))
         await self.store.transact(

@@ -123,7 +123,7 @@ def declare(**changes: Any) -> Table:
             "100",
         ),
         ({"indexes": (Index("one", S("other"), S("a"), local=True),)}, "table's partition key"),
-        ({"partition": S("")}, "255"),
+        ({"partition": S("")}, "1 to 65535 bytes, not 0"),
         ({"partition": S("n" * 256)}, "255"),
     ],
 )
@@ -177,12 +177,12 @@ def test_a_key_that_is_not_exactly_the_tables_is_rejected(key: dict[str, Any], w
 )
 def test_an_item_with_a_bad_index_key_is_rejected(attributes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidKey, match=words):
-        check_item_keys(MATCHES, {"league": "x", "start": 1, **attributes})
+        check_item_keys(MATCHES, {"league": "x", "start": 1, **attributes}, 100)
 
 
 def test_an_item_may_lack_the_keys_of_indexes() -> None:
     item = {"league": "x", "start": 1}
-    check_item_keys(MATCHES, item)
+    check_item_keys(MATCHES, item, 100)
     check_key(MATCHES, item)
     assert MATCHES.primary_key(item) == item
 

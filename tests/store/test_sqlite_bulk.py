@@ -30,8 +30,9 @@ from tally.store.errors import (
 from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine
 from tally.store.sqlite.codec import pack, unpack
-from tally.store.sqlite.layout import Row, compile_layout
-from tally.store.values import MAX_ITEM_BYTES, measure_item
+from tally.store.sqlite.layout import Layout, Row, compile_layout
+from tally.store.sqlite.shapes import Shapes
+from tally.store.values import MAX_ITEM_BYTES, Item, measure_item
 from tests.faults.write_groups import one_group
 from tests.store.strategies import items
 from tests.store.tables import NEW, PLAIN, STRINGS, embedded, once, stored
@@ -227,8 +228,17 @@ def test_columns_must_have_equal_length() -> None:
             ColumnarItems(values)
 
 
+def plain_layout() -> Layout:
+    return compile_layout(PLAIN, Shapes())
+
+
 def rows_of(many: Sequence[dict[str, Any]], common: dict[str, Any]) -> list[Row]:
-    return compile_layout(PLAIN).encode_rows(many, common).rows
+    return plain_layout().encode_rows(many, common).rows
+
+
+def items_of(rows: list[Row]) -> list[Item]:
+    packer = plain_layout().packer
+    return [packer.unpack(packed, (pk, sk)) for pk, sk, packed, _ in rows]
 
 
 def expect_like_individual_rows(
@@ -236,8 +246,8 @@ def expect_like_individual_rows(
 ) -> None:
     """Compare with individual encodings; equal numbers such as 20 and 20.0 may be encoded alike."""
     whole = [{**common, **item} for item in many]
-    assert [size for *_, size, _ in rows] == [measure_item(item) for item in whole]
-    assert [unpack(packed) for _, _, packed, _, _ in rows] == [unpack(pack(item)) for item in whole]
+    assert [size for *_, size in rows] == [measure_item(item) for item in whole]
+    assert items_of(rows) == [unpack(pack(item)) for item in whole]
     assert [(pk, sk) for pk, sk, *_ in rows] == [(item["id"].encode(), b"") for item in many]
 
 
@@ -267,7 +277,7 @@ def test_equal_numbers_have_equal_encodings() -> None:
             {"id": f"{number}", "map": {"n": Decimal(value), "i": number}}
             for number, value in enumerate(values * 3)
         ]
-        kept = [unpack(packed)["map"]["n"] for _, _, packed, _, _ in rows_of(many, {})]
+        kept = [item["map"]["n"] for item in items_of(rows_of(many, {}))]
         assert kept == [Decimal(values[0])] * len(many)
 
 
@@ -299,7 +309,7 @@ def test_an_invalid_value_is_rejected_among_many(
 @pytest.mark.parametrize("key", ["", "\ud800", "x" * 3000, 7, None])
 def test_an_invalid_key_is_rejected_among_many(key: Any) -> None:
     """With the same message, whether or not the key is common to all."""
-    layout = compile_layout(PLAIN)
+    layout = plain_layout()
     with pytest.raises(StoreError) as alone:
         layout.encode_rows([{"id": key}], {})
     for many, common in (

@@ -24,6 +24,7 @@ from tally.store.errors import (
 )
 from tally.store.schema import GlobalIndex, S, Table
 from tally.store.sqlite import SqliteEngine, writer_process
+from tally.store.sqlite.directory import MARKER_NAME
 from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.ipc import MessageConnection
 from tests.embedded.harness import is_running, wait_until
@@ -166,6 +167,7 @@ async def test_a_replaced_database_is_not_written(tmp_path: Path, engine: Sqlite
     await wait_until(process._ended.is_set)
     with pytest.raises(StorageUnwritable, match="replaced"):
         await engine.transact_each(many("b"))
+    (tmp_path / MARKER_NAME).unlink()  # it names the database that was replaced
     assert (await audit(tmp_path))["plain"] == []
 
 

@@ -14,13 +14,14 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from tally.store.access import GetItem, Query, access
+from tally.store.access import GetItem, Query, access, param
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.commands import StoreCommands
+from tally.store.expressions import F
 from tally.store.lockfile import parse_lock, read_lock, render_lock
 from tally.store.meters import Meters
-from tally.store.report import pattern_rows
+from tally.store.report import PatternList, pattern_rows
 from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.sqlite import open_sqlite
 from tests.store.example import CATALOGUE
@@ -39,12 +40,21 @@ def catalogue_of(table: Table) -> Catalogue:
     class Things:
         tables: ClassVar = (table,)
 
-        @access("Get thing", GetItem, table=table)
+        @access(
+            "Get thing", GetItem(key={name: param(name) for name in table.key_names}), table=table
+        )
         async def get(self) -> None: ...
 
         if table.indexes:
 
-            @access("Things of an owner", Query.on("by-owner"), table=table)
+            @access(
+                "Things of an owner",
+                Query(
+                    where=F(table.index("by-owner").partition.name) == param("owner"),
+                    index="by-owner",
+                ),
+                table=table,
+            )
             async def of_owner(self) -> None: ...
 
     return Catalogue({"shop": (Things,)})
@@ -339,7 +349,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 def test_metrics_of_a_running_server_are_shown(tally: Tally) -> None:
     meters = Meters()
     meters.of(CATALOGUE.entries()[0].pattern).whole.record_call(0.002)
-    with answering(200, msgspec.json.encode(pattern_rows(CATALOGUE, meters))) as url:
+    with answering(200, msgspec.json.encode(PatternList(pattern_rows(CATALOGUE, meters)))) as url:
         rows = json.loads(tally("patterns", "--json", "--url", url).stdout)
         assert [row["calls"] for row in rows[:2]] == [1, 0]
         assert tally("patterns", "--markdown", "--url", url + "/").stdout.count("| Calls |") == 3
@@ -347,7 +357,7 @@ def test_metrics_of_a_running_server_are_shown(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body"), [(500, b"[]"), (200, b"<html>"), (200, b'[{"pattern": 1}]')]
+    ("status", "body"), [(500, b"[]"), (200, b"<html>"), (200, b'{"items": [{"pattern": 1}]}')]
 )
 def test_a_response_without_patterns_is_an_error(tally: Tally, status: int, body: bytes) -> None:
     with answering(status, body) as url:

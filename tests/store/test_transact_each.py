@@ -18,7 +18,7 @@ from tally.store.errors import (
 from tally.store.expressions import not_exists
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
-from tests.store.example import FOLLOWS, LOCKS, make_tables
+from tests.store.example import FOLLOW_KEY, FOLLOWS, LOCKS, make_tables
 
 
 @pytest.fixture
@@ -34,21 +34,35 @@ class Batches:
 
     store: Store
 
-    @access("Follow", TransactWriteItems, table=FOLLOWS, bound=6)
+    @access(
+        "Follow",
+        TransactWriteItems(PutItem(key=FOLLOW_KEY, condition=not_exists("matchId"))),
+        table=FOLLOWS,
+        bound=6,
+    )
     async def follow(self, users: Sequence[str]) -> list[StoreError | None]:
         return await self.store.transact_each(
             [Transaction((self._follow(user),)) for user in users]
         )
 
-    @access("Follow without end", TransactWriteItems, table=FOLLOWS)
+    @access(
+        "Follow without end",
+        TransactWriteItems(PutItem(key=FOLLOW_KEY, condition=not_exists("matchId"))),
+        table=FOLLOWS,
+    )
     async def unbounded(self) -> None:
         await self.store.transact_each([Transaction((self._follow("ann"),))])
 
-    @access("Put", PutItem, table=FOLLOWS, bound=6)
+    @access("Put", PutItem(key=FOLLOW_KEY), table=FOLLOWS, bound=6)
     async def undeclared(self) -> None:
         await self.store.transact_each([Transaction((self._follow("ann"),))])
 
-    @access("Follow elsewhere", TransactWriteItems, table=FOLLOWS, bound=6)
+    @access(
+        "Follow elsewhere",
+        TransactWriteItems(PutItem(key=FOLLOW_KEY, condition=not_exists("matchId"))),
+        table=FOLLOWS,
+        bound=6,
+    )
     async def elsewhere(self) -> None:
         await self.store.transact_each(
             [Transaction((self._follow("ann"),)), Transaction((Put(LOCKS, {"lockKey": "a"}),))]
@@ -95,9 +109,9 @@ async def test_more_writes_than_the_bound_are_rejected_before_the_first(batches:
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        ("unbounded", "bound is required"),
+        ("unbounded", "it needs a bound"),
         ("undeclared", "not TransactWriteItems"),
-        ("elsewhere", "does not declare table"),
+        ("elsewhere", "does not declare PutItem in example-locks"),
     ],
 )
 async def test_an_undeclared_operation_is_rejected(batches: Batches, method: str, why: str) -> None:

@@ -2,7 +2,7 @@
 
 This package is the public API: a program needs no other import.
 
-    from tally.store import GetItem, PutItem, S, Store, Table, access, not_exists, open_sqlite
+    from tally.store import PutItem, S, Store, Table, access, not_exists, open_sqlite, param
 
     USERS = Table("users", partition=S("userId"))
 
@@ -10,7 +10,11 @@ This package is the public API: a program needs no other import.
         def __init__(self, store: Store) -> None:
             self.store = store
 
-        @access("Create user", PutItem.conditional, table=USERS, key="PK=userId")
+        @access(
+            "Create user",
+            PutItem(key={"userId": param("userId")}, condition=not_exists("userId")),
+            table=USERS,
+        )
         async def create(self, user_id: str, name: str) -> None:
             item = {"userId": user_id, "name": name}
             await self.store.put(USERS, item, condition=not_exists("userId"))
@@ -27,6 +31,7 @@ access pattern that the store enforces.
 from tally.store.access import (
     BatchGetItem,
     BatchWriteItem,
+    ConditionCheck,
     DeleteItem,
     GetItem,
     PutItem,
@@ -36,6 +41,7 @@ from tally.store.access import (
     TransactWriteItems,
     UpdateItem,
     access,
+    param,
 )
 from tally.store.api import (
     BatchPut,
@@ -48,6 +54,7 @@ from tally.store.api import (
     Get,
     Page,
     Put,
+    ScanSegment,
     Transaction,
     TransactionBatch,
     Update,
@@ -59,6 +66,7 @@ from tally.store.errors import (
     BoundExceeded,
     ConditionFailed,
     DuplicateItem,
+    IndexBackfilling,
     InvalidExpression,
     InvalidKey,
     InvalidNumber,
@@ -71,6 +79,7 @@ from tally.store.errors import (
     Reason,
     RequestRejected,
     RequestTooLarge,
+    StorageDamaged,
     StorageFull,
     StorageTooNew,
     StorageUnwritable,
@@ -87,7 +96,8 @@ from tally.store.errors import (
 )
 from tally.store.expressions import Action, Condition, F, exists, list_append, not_exists
 from tally.store.meters import Meters
-from tally.store.patterns import AccessPattern, PatternOperation
+from tally.store.pattern_operations import PatternOperation
+from tally.store.patterns import AccessPattern
 from tally.store.provision import create_tables
 from tally.store.schema import (
     ALL,
@@ -126,6 +136,7 @@ __all__ = [
     "Check",
     "ColumnarItems",
     "Condition",
+    "ConditionCheck",
     "ConditionFailed",
     "Credentials",
     "Delete",
@@ -138,6 +149,7 @@ __all__ = [
     "GetItem",
     "GlobalIndex",
     "Index",
+    "IndexBackfilling",
     "InvalidExpression",
     "InvalidKey",
     "InvalidNumber",
@@ -164,6 +176,8 @@ __all__ = [
     "RequestTooLarge",
     "S",
     "Scan",
+    "ScanSegment",
+    "StorageDamaged",
     "StorageFull",
     "StorageTooNew",
     "StorageUnwritable",
@@ -194,4 +208,5 @@ __all__ = [
     "not_exists",
     "open_dynamodb",
     "open_sqlite",
+    "param",
 ]

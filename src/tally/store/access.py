@@ -3,13 +3,15 @@
     class Follows:
         tables = (FOLLOWS,)
 
-        @access("Get all followers for match", Query, table=FOLLOWS, key="PK=matchId",
-                trigger="LiveActivityPushJob", frequency="every 2.5 s per match", bound=200_000)
+        @access("Get all followers for match",
+                Query(where=F("matchId") == param("matchId"), filter=F("expiresAt") > param("now")),
+                table=FOLLOWS, frequency="every 2.5 s per match", bound=200_000)
         async def list_by_match(self, match_id: str) -> AsyncIterator[Follow]: ...
 
-While the method runs, the store permits only the declared operations on the declared tables. The
-decorator stores the pattern on the method; there is no global registry. `access_patterns` collects
-the patterns of a class.
+While the method runs, the store permits only the declared operations on the declared tables, with
+the declared keys, conditions, filters and projections, once each unless declared. The decorator
+stores the pattern on the method; there is no global registry. `access_patterns` collects the
+patterns of a class.
 """
 
 import inspect
@@ -17,17 +19,24 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar, Token
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
-from tally.store.errors import AccessViolation, StoreUnavailable
+from tally.store.damage import damage_unavailable
+from tally.store.errors import (
+    AccessViolation,
+    StorageDamaged,
+    StoreError,
+    StoreUnavailable,
+    TableNotFound,
+    UnknownIndex,
+)
 from tally.store.meters import Meters, PatternMeter
-from tally.store.patterns import (
-    AccessPattern,
+from tally.store.pattern_operations import (
     BatchGetItem,
     BatchWriteItem,
-    By,
+    ConditionCheck,
     DeleteItem,
     GetItem,
     PatternOperation,
@@ -37,13 +46,18 @@ from tally.store.patterns import (
     TransactGetItems,
     TransactWriteItems,
     UpdateItem,
+    UseKey,
 )
+from tally.store.patterns import AccessPattern, By
 from tally.store.schema import Table
+from tally.store.templates import param
+from tally.store.values import Key
 
 __all__ = [
     "AccessPattern",
     "BatchGetItem",
     "BatchWriteItem",
+    "ConditionCheck",
     "DeleteItem",
     "GetItem",
     "Invocation",
@@ -58,11 +72,15 @@ __all__ = [
     "access_pattern",
     "access_patterns",
     "current_invocation",
+    "param",
     "to_unavailable",
 ]
 
 # The standard library's: programs that use only the store need not load structlog.
 _log = logging.getLogger(__name__)
+# A pattern names a table and an index of Tally: if one is missing, the installation or the upgrade
+# is not complete yet.
+UNAVAILABLE: Final = (StoreUnavailable, TableNotFound, UnknownIndex)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -81,9 +99,10 @@ class Invocation:
         "_token",
         "ended",
         "meter",
-        "pages",
+        "next_page",
         "pattern",
         "read",
+        "sent",
         "written",
     )
     _clock: Clock
@@ -96,8 +115,10 @@ class Invocation:
         self.meter: PatternMeter | None = None
         self.read = 0
         self.written = 0
-        self.pages = 0
         self.ended = False
+        # Requests by operation, and where the last page ended.
+        self.sent: dict[UseKey, int] = {}
+        self.next_page: Key | None = None
 
     def attach(self, meters: Meters, clock: Clock) -> PatternMeter:
         """Start to measure on the first operation."""
@@ -138,8 +159,6 @@ def access(
     operation: PatternOperation,
     *,
     table: Table,
-    index: str | None = None,
-    key: str = "",
     by: By = "system",
     trigger: str = "",
     frequency: str = "",
@@ -148,19 +167,11 @@ def access(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a repository method as an access pattern.
 
-    `operation` lists the DynamoDB operations, `index` applies to each Query and Scan without one,
-    `bound` limits the items that one call may read, and the items that it may write. `tables` are
-    further tables of a transaction. `key`, `by`, `trigger` and `frequency` document the pattern.
+    `operation` has the DynamoDB operations with the form of their requests. `bound` limits the
+    items that one call may read, and the items that it may write. `tables` are further tables of a
+    transaction. `by`, `trigger` and `frequency` document the pattern.
     """
-    uses = tuple(
-        PatternOperation((use,)).on(index).uses[0]
-        if index and use.index is None and use.name in {"Query", "Scan"}
-        else use
-        for use in operation.uses
-    )
-    pattern = AccessPattern(
-        name, PatternOperation(uses), table, key, by, trigger, frequency, bound, tables
-    )
+    pattern = AccessPattern(name, operation, table, by, trigger, frequency, bound, tables)
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         if inspect.isasyncgenfunction(function):
@@ -186,7 +197,7 @@ def _wrap_coroutine(
         try:
             with invocation:
                 return await function(*args, **kwargs)
-        except StoreUnavailable as error:
+        except UNAVAILABLE as error:
             raise to_unavailable(error) from error
         finally:
             invocation.end()
@@ -210,7 +221,7 @@ def _wrap_generator(
                         element = await anext(body)
                 except StopAsyncIteration:
                     return
-                except StoreUnavailable as error:
+                except UNAVAILABLE as error:
                     raise to_unavailable(error) from error
                 yield element
         finally:
@@ -221,8 +232,10 @@ def _wrap_generator(
     return stream
 
 
-def to_unavailable(error: StoreUnavailable) -> Unavailable:
+def to_unavailable(error: StoreError) -> Unavailable:
     """Convert a store error for clients; the details go to the log only."""
+    if isinstance(error, StorageDamaged):  # logged once, by the damage monitor
+        return damage_unavailable()
     _log.warning(
         "Store unavailable", extra={"fields": {"action": "store_unavailable", "error": error}}
     )

@@ -6,7 +6,7 @@ rules compute it.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
@@ -24,6 +24,8 @@ MAX_TRANSACTION = 100
 MAX_PAGE_BYTES = 1024 * 1024
 MAX_BATCH_GET_BYTES = 16 * 1024 * 1024
 MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
+MAX_SEGMENTS = 1_000_000
+MAX_LIMIT = 2**31 - 1
 
 Returns: TypeAlias = Literal["NONE", "ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW"]
 
@@ -76,7 +78,8 @@ class Check(Struct, frozen=True):
 class Query(Struct, frozen=True):
     """Read a range of one partition in sort-key order. `limit` counts items before the filter.
 
-    The fields are DynamoDB's request parameters.
+    The fields are DynamoDB's request parameters. With `count_only` the page has no items, only
+    their number.
     """
 
     table: Table
@@ -88,10 +91,21 @@ class Query(Struct, frozen=True):
     limit: int | None = None
     start: Key | None = None
     consistent: bool = False
+    count_only: bool = False
+
+
+class ScanSegment(Struct, frozen=True):
+    """One of `total` disjoint parts of a table or index, which together are the whole.
+
+    Workers that scan one segment each form a parallel scan. Numbers start at 0.
+    """
+
+    number: int
+    total: int
 
 
 class Scan(Struct, frozen=True):
-    """Read a page of a table or index, in no particular order."""
+    """Read a page of a table, an index or a segment of them, in no particular order."""
 
     table: Table
     index: str | None = None
@@ -100,6 +114,8 @@ class Scan(Struct, frozen=True):
     limit: int | None = None
     start: Key | None = None
     consistent: bool = False
+    count_only: bool = False
+    segment: ScanSegment | None = None
 
 
 class BatchGet(Struct, frozen=True):
@@ -154,14 +170,21 @@ class ColumnarItems(_LazySequence[Item]):
     """
 
     def __init__(self, values: Mapping[str, Sequence[Any]]) -> None:
-        if len({*map(len, values.values())}) != 1:
+        lengths = {*map(len, values.values())}
+        if len(lengths) != 1:
             raise InvalidRequest(
                 "ColumnarItems needs at least one column, and columns of equal length"
             )
         self.values = values
+        (self._length,) = lengths
 
     def __len__(self) -> int:
-        return len(next(iter(self.values.values())))
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        names = [*self.values]
+        for values in zip(*self.values.values(), strict=True):
+            yield dict(zip(names, values, strict=True))
 
     def _element(self, position: int) -> Item:
         return {name: values[position] for name, values in self.values.items()}
@@ -187,14 +210,16 @@ class TransactionBatch(_LazySequence[Transaction]):
     """
 
     def __init__(self, *puts: BatchPut) -> None:
-        if len({len(put.items) for put in puts}) != 1:
+        lengths = {len(put.items) for put in puts}
+        if len(lengths) != 1:
             raise InvalidRequest(
                 "TransactionBatch needs at least one BatchPut, and equally many items in each"
             )
         self.puts = puts
+        (self._length,) = lengths
 
     def __len__(self) -> int:
-        return len(self.puts[0].items)
+        return self._length
 
     def _element(self, position: int) -> Transaction:
         return Transaction(
@@ -253,13 +278,15 @@ class WriteResult(Struct, frozen=True):
 class Page(Struct, frozen=True):
     """Items in order.
 
-    `scanned` counts the items read before the filter; `next` is the key of the next page, or None.
+    `scanned` counts the items read before the filter, `count` those that passed it; `next` is the
+    key of the next page, or None.
     """
 
     items: list[Item]
     next: Item | None
     scanned: int
     capacity: Capacity
+    count: int
 
 
 class BatchGetResult(Struct, frozen=True):
@@ -335,6 +362,9 @@ class Engine(Protocol):
     async def describe_table(self, name: str) -> Table:
         """Return the stored table, without the attributes, which only the declaration knows."""
 
+    async def building_indexes(self, name: str) -> list[str]:
+        """Return the indexes of a table that are not complete yet, sorted."""
+
     async def list_tables(self) -> list[str]:
         """Return the names of all tables, sorted."""
 
@@ -361,10 +391,12 @@ _NAMES: dict[type, str] = {
     Put: "PutItem",
     Update: "UpdateItem",
     Delete: "DeleteItem",
+    Check: "ConditionCheck",
     Query: "Query",
     Scan: "Scan",
     BatchGet: "BatchGetItem",
     BatchWrite: "BatchWriteItem",
     Transaction: "TransactWriteItems",
+    TransactionBatch: "TransactWriteItems",
     TransactionGet: "TransactGetItems",
 }

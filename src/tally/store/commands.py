@@ -30,10 +30,17 @@ from tally.store.catalogue import Catalogue
 from tally.store.errors import StoreError
 from tally.store.lockfile import read_lock, render_lock, write_lock
 from tally.store.meters import Meters
-from tally.store.provision import ProvisionResult, cloudformation, create_tables, terraform
+from tally.store.provision import (
+    ProvisionResult,
+    cloudformation,
+    create_tables,
+    table_status,
+    terraform,
+)
 from tally.store.report import (
     METRIC_COLUMNS,
     PATTERN_COLUMNS,
+    PatternList,
     PatternRow,
     format_cell,
     pattern_rows,
@@ -112,6 +119,7 @@ class StoreCommands:
         group.command("check")(self._check)
         group.command("diff")(self._diff)
         group.command("create")(self._create)
+        group.command("status")(self._status)
         group.command("cloudformation")(self._cloudformation)
         group.command("terraform")(self._terraform)
         return group
@@ -204,6 +212,18 @@ class StoreCommands:
             for result in asyncio.run(create()):
                 typer.echo(f"{result.table}: {result.status}")
 
+    def _status(self) -> None:
+        """Print for each declared table whether it and its indexes exist and are complete."""
+
+        async def read() -> list[str]:
+            async with self.open_engine() as engine:
+                tables = self.catalogue().tables()
+                return [f"{table.name}: {await table_status(engine, table)}" for table in tables]
+
+        with _report_errors():
+            for line in asyncio.run(read()):
+                typer.echo(line)
+
     def _cloudformation(self, prefix: Prefix = None) -> None:
         """Print a CloudFormation template of the tables."""
         with _report_errors():
@@ -276,7 +296,7 @@ def _fetch(url: str) -> list[PatternRow]:
             .error_for_status(enable=True)
             .send()
         )
-        return msgspec.json.decode(bytes(response.bytes()), type=list[PatternRow])
+        return msgspec.json.decode(bytes(response.bytes()), type=PatternList).items
     except PyreqwestError as error:
         _fail(f"{endpoint} did not return access patterns: {error.args[0]}")
     except ValueError as error:

@@ -159,3 +159,14 @@ class StorageUnwritable(StoreUnavailable):
 
 class StorageTooNew(StoreUnavailable):
     """A newer version of Tally wrote the data directory."""
+
+
+class StorageDamaged(StorageUnwritable):
+    """The database is damaged: a checksum, a page, an item or the write-ahead log is invalid.
+
+    Retrying does not help; an operator must restore a backup.
+    """
+
+
+class IndexBackfilling(StoreUnavailable):
+    """The index is new and does not contain all items yet; a later request may succeed."""

@@ -20,7 +20,9 @@ from typing import Any, NoReturn, TypeAlias
 from msgspec import Struct
 
 from tally.store.errors import InvalidExpression
-from tally.store.values import Type
+from tally.store.values import MAX_DEPTH, Type, measure_name
+
+MAX_POSITION = 2**31 - 1
 
 
 class Path(Struct, frozen=True):
@@ -344,6 +346,12 @@ def make_path(*parts: str | int) -> Path:
     for part in parts:
         if type(part) not in (str, int) or part == "" or (isinstance(part, int) and part < 0):
             raise InvalidExpression(f"{part!r} is neither a name nor a list position")
+        if isinstance(part, str):
+            measure_name(part)
+        elif part > MAX_POSITION:
+            raise InvalidExpression(f"a list position must be at most {MAX_POSITION}, not {part}")
+    if len(parts) > MAX_DEPTH:
+        raise InvalidExpression(f"a path may have at most {MAX_DEPTH} parts, not {len(parts)}")
     return Path(parts)
 
 

@@ -9,7 +9,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from tally.store.api import Capacity
-from tally.store.patterns import AccessPattern, UseKey
+from tally.store.pattern_operations import UseKey
+from tally.store.patterns import AccessPattern
 
 # Bucket upper bounds in seconds, from an embedded read to a repeatedly retried request.
 BUCKET_BOUNDS = (

@@ -1,112 +1,20 @@
-"""Access pattern declarations: operations, table, caller, frequency and bound.
+"""Access patterns: a name, operations with the form of their requests, caller, frequency and bound.
 
-    Query                     on the table     Query + DeleteItem                   either operation
-    Query.on("live-index")    on an index      PutItem.conditional                  conditional only
-    Scan.filtered             with a filter    GetItem.with_note("on cache miss")   a remark
-
-A pattern is validated when it is declared: its indexes must exist, and a Scan needs a bound.
-`access.py` attaches it to a repository method.
+A pattern is validated when it is declared: its indexes must exist, its keys must be those of the
+table, and a Scan needs a bound. `access.py` attaches it to a repository method.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tally.store.errors import AccessViolation
+from tally.store.expressions import And, Compare, Condition
+from tally.store.pattern_operations import OperationUse, PatternOperation, UseKey
+from tally.store.request_checks import RequestCheck
 from tally.store.schema import Table
 
 By: TypeAlias = Literal["user", "system", "both"]
-UseKey: TypeAlias = tuple[str, str | None]
-
-_READS = frozenset({"GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems"})
-_ON_INDEX = frozenset({"Query", "Scan"})
-_CONDITIONAL = frozenset({"PutItem", "UpdateItem", "DeleteItem"})
-
-
-@dataclass(frozen=True, slots=True)
-class OperationUse:
-    """One operation of a pattern, by DynamoDB's name."""
-
-    name: str
-    index: str | None = None
-    conditional: bool = False
-    filtered: bool = False
-    note: str = ""
-
-    @property
-    def key(self) -> UseKey:
-        """The key under which the store finds the pattern of a call."""
-        return self.name, self.index
-
-    @property
-    def reads_only(self) -> bool:
-        """Whether the operation writes nothing."""
-        return self.name in _READS
-
-    def label(self, table: Table) -> str:
-        """Format for the docs: `Query (GSI)`, `PutItem (conditional)`, `Scan + filter`."""
-        remarks = [self.note] if self.note else []
-        if self.conditional:
-            remarks.insert(0, "conditional")
-        if self.index is not None:
-            remarks.insert(0, "LSI" if table.index(self.index).local else "GSI")
-        return (
-            self.name
-            + (f" ({', '.join(remarks)})" if remarks else "")
-            + (" + filter" if self.filtered else "")
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PatternOperation:
-    """The operations of a pattern; combine them with `+`."""
-
-    uses: tuple[OperationUse, ...]
-
-    def __add__(self, other: "PatternOperation") -> "PatternOperation":
-        return PatternOperation(self.uses + other.uses)
-
-    def on(self, index: str) -> "PatternOperation":
-        """Use an index of the table."""
-        return self._replace(lambda use: replace(use, index=index), _ON_INDEX, "an index")
-
-    @property
-    def conditional(self) -> "PatternOperation":
-        """Require a condition."""
-        return self._replace(
-            lambda use: replace(use, conditional=True), _CONDITIONAL, "a condition"
-        )
-
-    @property
-    def filtered(self) -> "PatternOperation":
-        """Allow a filter."""
-        return self._replace(lambda use: replace(use, filtered=True), _ON_INDEX, "a filter")
-
-    def with_note(self, note: str) -> "PatternOperation":
-        """Add a remark for the docs."""
-        return PatternOperation(tuple(replace(use, note=note) for use in self.uses))
-
-    def _replace(
-        self, change: Callable[[OperationUse], OperationUse], supported: frozenset[str], what: str
-    ) -> "PatternOperation":
-        for use in self.uses:
-            if use.name not in supported:
-                raise AccessViolation(
-                    f"{use.name} does not support {what}; {', '.join(sorted(supported))} do"
-                )
-        return PatternOperation(tuple(change(use) for use in self.uses))
-
-
-GetItem = PatternOperation((OperationUse("GetItem"),))
-PutItem = PatternOperation((OperationUse("PutItem"),))
-UpdateItem = PatternOperation((OperationUse("UpdateItem"),))
-DeleteItem = PatternOperation((OperationUse("DeleteItem"),))
-Query = PatternOperation((OperationUse("Query"),))
-Scan = PatternOperation((OperationUse("Scan"),))
-BatchGetItem = PatternOperation((OperationUse("BatchGetItem"),))
-BatchWriteItem = PatternOperation((OperationUse("BatchWriteItem"),))
-TransactWriteItems = PatternOperation((OperationUse("TransactWriteItems"),))
-TransactGetItems = PatternOperation((OperationUse("TransactGetItems"),))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +22,7 @@ class AccessPattern:
     """A declared access pattern. Instances compare by identity, so each has its own counters.
 
     `bound` limits the items that one call may read, and the items that it may write; None means
-    that a call touches one page or one item. `tables` are further tables of a transaction. The
+    that a request touches one page or one item. `tables` are further tables of a transaction. The
     fields are the columns of docs/access-patterns.md; `allowed` and `table_names` are computed once
     for the hot path.
     """
@@ -122,17 +30,20 @@ class AccessPattern:
     name: str
     operation: PatternOperation
     table: Table
-    key: str = ""
     by: By = "system"
     trigger: str = ""
     frequency: str = ""
     bound: int | None = None
     tables: tuple[Table, ...] = ()
-    allowed: Mapping[UseKey, OperationUse] = field(init=False, repr=False, default_factory=dict)
+    allowed: Mapping[UseKey, RequestCheck] = field(init=False, repr=False, default_factory=dict)
     table_names: frozenset[str] = field(init=False, repr=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "allowed", {use.key: use for use in self.operation.uses})
+        object.__setattr__(
+            self,
+            "allowed",
+            {use.key: RequestCheck(use, self.table) for use in self.operation.uses},
+        )
         object.__setattr__(
             self, "table_names", frozenset(table.name for table in (self.table, *self.tables))
         )
@@ -143,6 +54,38 @@ class AccessPattern:
         """Format for the docs, with the further tables of a transaction."""
         others = f" with {', '.join(table.name for table in self.tables)}" if self.tables else ""
         return " + ".join(use.label(self.table) for use in self.operation.uses) + others
+
+    @property
+    def key_condition(self) -> str:
+        """The keys of all operations, generated from their templates."""
+        return self._per_operation(lambda use: use.key_condition)
+
+    @property
+    def filter(self) -> str:
+        """The filters of the reads."""
+        return self._per_operation(lambda use: use.condition if use.reads_only else "")
+
+    @property
+    def condition(self) -> str:
+        """The conditions of the writes; those of a transaction are in the key condition."""
+        return self._per_operation(lambda use: "" if use.reads_only else use.condition)
+
+    @property
+    def projection(self) -> str:
+        """The attributes that reads return, if not all."""
+        return self._per_operation(lambda use: use.projected)
+
+    @property
+    def requests(self) -> str:
+        """How many requests of each operation one call may send, if more than one."""
+        return self._per_operation(lambda use: f"{use.requests:,}" if use.requests > 1 else "")
+
+    def _per_operation(self, describe: Callable[[OperationUse], str]) -> str:
+        uses = self.operation.uses
+        if len(uses) == 1:
+            return describe(uses[0])
+        texts = [(use.name, describe(use)) for use in uses]
+        return "; ".join(f"{name}: {text}" for name, text in texts if text)
 
     @property
     def indexes(self) -> tuple[str, ...]:
@@ -174,3 +117,26 @@ def _problems(pattern: AccessPattern) -> Iterator[str]:
         yield "bound must be at least 1"
     if pattern.bound is None and any(use.name == "Scan" for use in pattern.operation.uses):
         yield "a Scan requires a bound"
+    for use in pattern.operation.uses:
+        for part in (use, *use.parts):
+            yield from _use_problems(pattern, part)
+
+
+def _use_problems(pattern: AccessPattern, use: OperationUse) -> Iterator[str]:
+    table = use.table or pattern.table
+    if table.name not in pattern.table_names:
+        yield f"it does not declare table {table.name}"
+    if use.requests < 1:
+        yield f"{use.name}: requests must be at least 1"
+    for key in use.keys:
+        if set(key) != set(table.key_names):
+            yield f"{use.name}: the key of {table.name} is {', '.join(table.key_names)}"
+    partition = (table.partition if use.index is None else table.index(use.index).partition).name
+    for where in use.wheres:
+        if not _names_partition(where, partition):
+            yield f"{use.name}: the key condition must start with {partition} = …"
+
+
+def _names_partition(where: Condition, partition: str) -> bool:
+    first = where.left if isinstance(where, And) else where
+    return isinstance(first, Compare) and first.operator == "=" and str(first.left) == partition

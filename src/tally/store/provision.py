@@ -39,6 +39,17 @@ async def create_tables(engine: Engine, tables: Iterable[Table]) -> list[Provisi
     return results
 
 
+async def table_status(engine: Engine, table: Table) -> str:
+    """Return `ready`, or what is missing or in progress."""
+    stored = await _found(engine, table.name)
+    if stored is None:
+        return "missing"
+    building = await engine.building_indexes(table.name)
+    states = [f"index {name} is backfilling" for name in building]
+    states += [f"index {name} is missing" for name in table.by_name if name not in stored.by_name]
+    return ", ".join(states) or "ready"
+
+
 async def _found(engine: Engine, name: str) -> Table | None:
     try:
         return await engine.describe_table(name)

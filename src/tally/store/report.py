@@ -39,6 +39,10 @@ class PatternRow(Struct, frozen=True):
     pattern: str
     operation: str
     key_condition: str
+    filter: str
+    condition: str
+    projection: str
+    requests: str
     by: str
     trigger: str
     frequency: str
@@ -57,15 +61,26 @@ class PatternRow(Struct, frozen=True):
     operations: list[OperationRow]
 
 
+class PatternList(Struct, frozen=True):
+    """The body of /patterns: all patterns, in one page."""
+
+    items: list[PatternRow]
+    next_cursor: str | None = None
+
+
 PATTERN_COLUMNS = {
     "pattern": "Pattern",
     "by": "By",
     "operation": "Operation",
     "index": "Index",
     "key_condition": "Key condition",
+    "filter": "Filter",
+    "condition": "Condition",
+    "projection": "Projection",
+    "requests": "Requests per call",
+    "bound": "Bound",
     "trigger": "Triggered by",
     "frequency": "Frequency",
-    "bound": "Bound",
 }
 METRIC_COLUMNS = {
     "calls": "Calls",
@@ -94,7 +109,11 @@ def _row(entry: PatternEntry, meters: Meters) -> PatternRow:
         index=", ".join(pattern.indexes) or None,
         pattern=pattern.name,
         operation=pattern.operation_label,
-        key_condition=pattern.key,
+        key_condition=pattern.key_condition,
+        filter=pattern.filter,
+        condition=pattern.condition,
+        projection=pattern.projection,
+        requests=pattern.requests,
         by=pattern.by,
         trigger=pattern.trigger,
         frequency=pattern.frequency,
@@ -145,7 +164,10 @@ def patterns_markdown(rows: Iterable[PatternRow], *, measured: bool = False) -> 
         "",
         "Every access to the store is one of these patterns.",
         "A pattern is a method of the repository that owns the table.",
-        "The store enforces its operations, index and bound.",
+        "The store enforces all columns from the operation to the bound.",
+        "An empty cell means no filter, no condition, all attributes, and one request per call.",
+        "Without a bound, a request reads one page or touches one item.",
+        "`:name` is a value, and `{name}` in a key a part of at least one character.",
         "`tally patterns --markdown` generates this page from the code.",
         "[store.md](store.md) explains how to declare a pattern.",
     ]

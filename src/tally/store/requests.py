@@ -12,15 +12,11 @@ from typing import Protocol, TypeAlias, TypeVar
 from tally.kit.clock import Clock, SystemClock
 from tally.store import api
 from tally.store.access import Invocation, current_invocation
-from tally.store.api import Engine, Page, Returns, operation_name
-from tally.store.enforcement import (
-    authorize,
-    authorize_batch,
-    check_bound,
-    limit_page,
-    record_result,
-)
-from tally.store.errors import AccessViolation, RequestRejected, StoreError
+from tally.store.api import Engine, Page, Returns, ScanSegment, operation_name
+from tally.store.bounds import check_bound, limit_page, record_result
+from tally.store.damage import DamageMonitor
+from tally.store.enforcement import authorize, authorize_batch
+from tally.store.errors import AccessViolation, RequestRejected, StorageDamaged, StoreError
 from tally.store.expressions import Action, Condition, F, Path, make_path
 from tally.store.meters import Meters, PatternMeter
 from tally.store.schema import Table
@@ -45,17 +41,18 @@ class StoreRequests:
     `clock` and `rng` time the retries of batches; several stores may share `meters`.
     """
 
-    engine: Engine
+    _engine: Engine
     clock: Clock = field(default_factory=SystemClock)
     meters: Meters = field(default_factory=Meters)
     rng: random.Random = field(default_factory=random.SystemRandom)
+    damage: DamageMonitor = field(default_factory=DamageMonitor)
 
     async def get(
         self, table: Table, key: Key, *, project: Projected = (), consistent: bool = False
     ) -> Item | None:
         """Return the item at this key, or None."""
         found = await self._run(
-            self.engine.get, api.Get(table, key, make_paths(project), consistent)
+            self._engine.get, api.Get(table, key, make_paths(project), consistent)
         )
         return found.item
 
@@ -71,7 +68,7 @@ class StoreRequests:
 
         Return the old item if `returns` requests it.
         """
-        written = await self._run(self.engine.put, api.Put(table, item, condition, returns))
+        written = await self._run(self._engine.put, api.Put(table, item, condition, returns))
         return written.item
 
     async def update(
@@ -87,7 +84,7 @@ class StoreRequests:
         Return what `returns` requests.
         """
         written = await self._run(
-            self.engine.update, api.Update(table, key, actions, condition, returns)
+            self._engine.update, api.Update(table, key, actions, condition, returns)
         )
         return written.item
 
@@ -100,7 +97,7 @@ class StoreRequests:
         returns: Returns = "NONE",
     ) -> Item | None:
         """Delete the item at this key; return it if `returns` requests it."""
-        written = await self._run(self.engine.delete, api.Delete(table, key, condition, returns))
+        written = await self._run(self._engine.delete, api.Delete(table, key, condition, returns))
         return written.item
 
     async def query(
@@ -115,14 +112,18 @@ class StoreRequests:
         limit: int | None = None,
         start: Key | None = None,
         consistent: bool = False,
+        count_only: bool = False,
     ) -> Page:
         """Read one page of a partition in sort-key order.
 
-        `limit` counts items before the filter.
+        `limit` counts items before the filter. With `count_only` the page has no items, only their
+        `count`.
         """
         paths = make_paths(project)
         return await self._page(
-            api.Query(table, where, index, filter, paths, forward, limit, start, consistent)
+            api.Query(
+                table, where, index, filter, paths, forward, limit, start, consistent, count_only
+            )
         )
 
     async def scan(
@@ -135,10 +136,16 @@ class StoreRequests:
         limit: int | None = None,
         start: Key | None = None,
         consistent: bool = False,
+        count_only: bool = False,
+        segment: ScanSegment | None = None,
     ) -> Page:
-        """Read one page of a table or index, in no particular order."""
+        """Read one page of a table, an index or a segment of them, in no particular order.
+
+        With `count_only` the page has no items, only their `count`.
+        """
+        paths = make_paths(project)
         return await self._page(
-            api.Scan(table, index, filter, make_paths(project), limit, start, consistent)
+            api.Scan(table, index, filter, paths, limit, start, consistent, count_only, segment)
         )
 
     async def batch_get(
@@ -151,7 +158,8 @@ class StoreRequests:
     ) -> api.BatchGetResult:
         """Read up to 100 items in one request; the result lists unprocessed keys."""
         return await self._run(
-            self.engine.batch_get, api.BatchGet(table, tuple(keys), make_paths(project), consistent)
+            self._engine.batch_get,
+            api.BatchGet(table, tuple(keys), make_paths(project), consistent),
         )
 
     async def batch_write(
@@ -159,7 +167,7 @@ class StoreRequests:
     ) -> api.BatchWrite | None:
         """Send up to 25 writes in one request, not atomically; return the unprocessed writes."""
         written = await self._run(
-            self.engine.batch_write, api.BatchWrite(table, tuple(puts), tuple(deletes))
+            self._engine.batch_write, api.BatchWrite(table, tuple(puts), tuple(deletes))
         )
         return written.unprocessed
 
@@ -168,27 +176,29 @@ class StoreRequests:
 
         With a token, repeating the transaction within ten minutes has no effect.
         """
-        await self._run(self.engine.transact, api.Transaction(tuple(writes), token))
+        await self._run(self._engine.transact, api.Transaction(tuple(writes), token))
 
     async def transact_get(self, gets: Sequence[api.Get]) -> list[Item | None]:
         """Read up to 100 items in one consistent snapshot, in the given order."""
-        found = await self._run(self.engine.transact_get, api.TransactionGet(tuple(gets)))
+        found = await self._run(self._engine.transact_get, api.TransactionGet(tuple(gets)))
         return found.items
 
-    async def _page(self, operation: api.Query | api.Scan, *, bounded: bool = False) -> Page:
+    async def _page(self, operation: api.Query | api.Scan, *, counted: bool = False) -> Page:
         invocation, _ = self._current(operation)
         if isinstance(operation, api.Query):
             page = await self._run(
-                self.engine.query, limit_page(invocation, operation), bounded=bounded
+                self._engine.query, limit_page(invocation, operation), counted=counted
             )
         else:
             page = await self._run(
-                self.engine.scan, limit_page(invocation, operation), bounded=bounded
+                self._engine.scan, limit_page(invocation, operation), counted=counted
             )
         check_bound(invocation)
         return page
 
-    def _current(self, operation: api.Operation) -> tuple[Invocation, PatternMeter]:
+    def _current(
+        self, operation: api.Operation | api.TransactionBatch
+    ) -> tuple[Invocation, PatternMeter]:
         """Return the current invocation and its meter.
 
         Raise AccessViolation outside of a pattern.
@@ -206,16 +216,20 @@ class StoreRequests:
         send: Callable[[OperationT], Awaitable[ResultT]],
         operation: OperationT,
         *,
-        bounded: bool = False,
+        counted: bool = False,
     ) -> ResultT:
         invocation, meter = self._current(operation)
-        operation_meter = meter.operations[authorize(invocation, operation, bounded=bounded)]
+        operation_meter = meter.operations[authorize(invocation, operation, counted=counted)]
         monotonic = self.clock.monotonic
         started = monotonic()
         try:
             result = await send(operation)
         except RequestRejected:
             operation_meter.rejected += 1
+            raise
+        except StorageDamaged as error:
+            operation_meter.errors += 1
+            self.damage.record(error)
             raise
         except Exception:
             operation_meter.errors += 1
@@ -226,15 +240,17 @@ class StoreRequests:
         return result
 
     async def _transact_each(
-        self, operations: Sequence[api.Transaction]
+        self, operations: Sequence[api.Transaction], named: api.Transaction | api.TransactionBatch
     ) -> list[api.TransactionResult | StoreError]:
-        invocation, meter = self._current(operations[0])
+        invocation, meter = self._current(named)
         operation_meter = meter.operations[authorize_batch(invocation, operations)]
         started = self.clock.monotonic()
         try:
-            outcomes = await self.engine.transact_each(operations)
-        except Exception:
+            outcomes = await self._engine.transact_each(operations)
+        except Exception as error:
             operation_meter.errors += len(operations)
+            if isinstance(error, StorageDamaged):
+                self.damage.record(error)
             raise
         finally:
             operation_meter.record_call(self.clock.monotonic() - started, len(operations))
@@ -245,6 +261,9 @@ class StoreRequests:
             rejected = sum(isinstance(outcome, RequestRejected) for outcome in outcomes)
             operation_meter.rejected += rejected
             operation_meter.errors += len(outcomes) - len(applied) - rejected
+            for outcome in outcomes:
+                if isinstance(outcome, StorageDamaged):
+                    self.damage.record(outcome)
         return outcomes
 
 

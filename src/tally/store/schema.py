@@ -9,17 +9,32 @@
         attributes=(Attribute("teamId", "S"), Attribute("expiresAt", "N", required=True)),
     )
 
-A declaration is validated on construction. The store enforces keys, indexes and TTL; `schema.lock`
-records the attributes as a contract with readers.
+A declaration is validated on construction. The store enforces keys, indexes, TTL, and the types and
+presence of declared attributes; `schema.lock` records the attributes as a contract with readers.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
-from tally.store.errors import InvalidKey, InvalidSchema, UnknownIndex
-from tally.store.values import Item, Type, measure_value, type_of
+from tally.store.errors import (
+    InvalidKey,
+    InvalidSchema,
+    InvalidValue,
+    ItemTooLarge,
+    UnknownIndex,
+)
+from tally.store.values import (
+    MAX_ITEM_BYTES,
+    Item,
+    Type,
+    measure_item,
+    measure_name,
+    measure_value,
+    type_of,
+)
 
 KeyType: TypeAlias = Literal["S", "N", "B"]
 MAX_PARTITION_BYTES = 2048
@@ -30,6 +45,19 @@ MAX_GLOBAL_INDEXES = 20
 MAX_LOCAL_INDEXES = 5
 MAX_INCLUDED = 100
 MAX_KEY_NAME_BYTES = 255
+# Sets are not here: their type depends on their elements.
+_PYTHON_TYPES: dict[Type, frozenset[type]] = {
+    "S": frozenset({str}),
+    "N": frozenset({int, Decimal}),
+    "B": frozenset({bytes}),
+    "BOOL": frozenset({bool}),
+    "NULL": frozenset({type(None)}),
+    "L": frozenset({list, tuple}),
+    "M": frozenset({dict}),
+    "SS": frozenset(),
+    "NS": frozenset(),
+    "BS": frozenset(),
+}
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 
 
@@ -102,7 +130,7 @@ class LocalIndex:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute that readers rely on: locked in `schema.lock`, not enforced on write."""
+    """An attribute that readers rely on: locked in `schema.lock`, and validated on write."""
 
     name: str
     type: Type
@@ -114,7 +142,9 @@ class Attribute:
 class Table:
     """A table as its repository declares it.
 
-    `by_name` and `key_names` are computed once, because every operation reads them.
+    `validated=False` accepts items that lack declared attributes or have other types, for data from
+    elsewhere. The last four fields are computed once, because every operation reads them.
+    `required` and `attribute_types`, the Python types by name, omit the key: the engine checks it.
     """
 
     name: str
@@ -124,16 +154,30 @@ class Table:
     ttl: str | None = None
     attributes: tuple[Attribute, ...] = ()
     version: str = "1.0.0"
+    validated: bool = field(default=True, compare=False)
     by_name: Mapping[str, Index] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
     key_names: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
+    required: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
+    attribute_types: Mapping[str, frozenset[type]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         indexes = tuple(self._with_partition(index) for index in self.indexes)
         object.__setattr__(self, "indexes", indexes)
         object.__setattr__(self, "by_name", {index.name: index for index in indexes})
         object.__setattr__(self, "key_names", tuple(part.name for part in self.key))
+        checked = [
+            attribute
+            for attribute in self.attributes
+            if self.validated and attribute.name not in self.key_names
+        ]
+        required = frozenset(attribute.name for attribute in checked if attribute.required)
+        object.__setattr__(self, "required", required)
+        types = {attribute.name: _PYTHON_TYPES[attribute.type] for attribute in checked}
+        object.__setattr__(self, "attribute_types", types)
         _check_table(self)
 
     def __hash__(self) -> int:
@@ -184,18 +228,37 @@ def check_key(table: Table, key: Mapping[str, Any]) -> None:
     for part in table.key:
         check_key_part(table, part, key)
     if len(key) != len(table.key_names):
-        extra = ", ".join(sorted(set(key) - set(table.key_names)))
-        raise InvalidKey(f"table {table.name}: {extra} is not part of the key")
+        extra = set(key) - set(table.key_names)
+        for name in extra:
+            measure_name(name)
+        raise InvalidKey(f"table {table.name}: {', '.join(sorted(extra))} is not part of the key")
 
 
-def check_item_keys(table: Table, item: Mapping[str, Any]) -> None:
-    """Reject an item with an invalid primary key or an invalid index key."""
+def check_item_keys(table: Table, item: Mapping[str, Any], size: int) -> None:
+    """Reject an item with an invalid primary key or an invalid index key.
+
+    The limit of an item's size includes its entries in local indexes.
+    """
     for part in table.key:
         check_key_part(table, part, item)
     for index in table.by_name.values():
         for part in index_key(index):
             if part.name in item:
                 check_key_part(table, part, item, index.name)
+        if index.local and index.sort is not None and index.sort.name in item:
+            size += _entry_size(table, index, item)
+    if size > MAX_ITEM_BYTES:
+        raise ItemTooLarge(
+            f"table {table.name}: the item and its entries in local indexes have {size} bytes; the"
+            f" limit is {MAX_ITEM_BYTES}"
+        )
+
+
+def _entry_size(table: Table, index: Index, item: Mapping[str, Any]) -> int:
+    if index.projection.kind == "ALL":
+        return measure_item(item)
+    names = projected_names(table, index)
+    return measure_item({name: value for name, value in item.items() if name in names})
 
 
 def check_key_part(
@@ -222,11 +285,13 @@ def check_key_part(
         return
     if not size:
         raise InvalidKey(f"{where}: the key attribute {part.name} is empty")
-    limit = (
-        MAX_PARTITION_BYTES
-        if part.name in (table.partition.name, _partition(table, index))
-        else MAX_SORT_BYTES
-    )
+    is_partition = part.name in (table.partition.name, _partition(table, index))
+    check_key_size(where, part, size, is_partition=is_partition)
+
+
+def check_key_size(where: str, part: KeyPart, size: int, *, is_partition: bool) -> None:
+    """Reject a key value that is too long; numbers are limited by their digits."""
+    limit = MAX_PARTITION_BYTES if is_partition else MAX_SORT_BYTES
     if size > limit:
         raise InvalidKey(
             f"{where}: the key attribute {part.name} has {size} bytes; the limit is {limit}"
@@ -235,6 +300,18 @@ def check_key_part(
 
 def _partition(table: Table, index: str | None) -> str | None:
     return None if index is None else table.by_name[index].partition.name
+
+
+def _check_attribute_names(table: Table) -> None:
+    names = [part.name for part in table.key]
+    for index in table.by_name.values():
+        names += [*(part.name for part in index_key(index)), *index.projection.names]
+    names += [attribute.name for attribute in table.attributes]
+    for name in names if table.ttl is None else (*names, table.ttl):
+        try:
+            measure_name(name)
+        except InvalidValue as error:
+            raise InvalidSchema(f"table {table.name}: {error}") from None
 
 
 def _check_table(table: Table) -> None:
@@ -255,14 +332,15 @@ def _check_table(table: Table) -> None:
         raise InvalidSchema(f"table {table.name}: a local index must use the table's partition key")
     if local and table.sort is None:
         raise InvalidSchema(f"table {table.name}: a local index requires a table with a sort key")
+    _check_attribute_names(table)
     types: dict[str, str] = {}
     for part in (
         *table.key,
         *(part for index in table.by_name.values() for part in index_key(index)),
     ):
-        if not 0 < len(part.name.encode()) <= MAX_KEY_NAME_BYTES:
+        if measure_name(part.name) > MAX_KEY_NAME_BYTES:
             raise InvalidSchema(
-                f"table {table.name}: a key attribute name must have 1 to {MAX_KEY_NAME_BYTES}"
+                f"table {table.name}: a key attribute name may have at most {MAX_KEY_NAME_BYTES}"
                 " bytes"
             )
         if types.setdefault(part.name, part.type) != part.type:

@@ -17,8 +17,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from tally.store import api
+from tally.store.access import Invocation
 from tally.store.batching import BatchRetryPolicy, chunks, run_bounded, send_until_complete
-from tally.store.enforcement import bound_exceeded, check_bound, resolve_bound
+from tally.store.bounds import bound_exceeded, check_bound, resolve_bound
+from tally.store.enforcement import begin
 from tally.store.errors import StoreError
 from tally.store.expressions import Condition
 from tally.store.requests import Projected, StoreRequests, make_paths
@@ -51,11 +53,14 @@ class Store(StoreRequests):
         """Read the items at these keys, in no particular order; duplicate keys are read once."""
         distinct_keys = _distinct(table, keys)
         paths, found = make_paths(project), list[Item]()
-        self._check_bound(api.BatchGet(table, tuple(distinct_keys)), len(distinct_keys), bound)
+        whole = api.BatchGet(table, tuple(distinct_keys), paths, consistent)
+        begin(self._check_bound(whole, len(distinct_keys), bound), whole)
 
         async def send(keys: Sequence[Key]) -> Sequence[Key]:
             batch = await self._run(
-                self.engine.batch_get, api.BatchGet(table, tuple(keys), paths, consistent)
+                self._engine.batch_get,
+                api.BatchGet(table, tuple(keys), paths, consistent),
+                counted=True,
             )
             found.extend(batch.items)
             return batch.unprocessed
@@ -76,14 +81,16 @@ class Store(StoreRequests):
             *(("put", item) for item in puts),
             *(("delete", key) for key in deletes),
         ]
-        self._check_bound(_batch(table, changes), len(changes), bound)
+        whole = _batch(table, changes)
+        invocation = self._check_bound(whole, len(changes), bound)
         for chunk in chunks(changes, api.MAX_BATCH_WRITE):
             check_batch_write(_batch(table, chunk))
         check_distinct((table, table.primary_key(key_or_item)) for _, key_or_item in changes)
+        begin(invocation, whole)
 
         async def send(batch: Sequence[Change]) -> Sequence[Change]:
             unprocessed = (
-                await self._run(self.engine.batch_write, _batch(table, batch))
+                await self._run(self._engine.batch_write, _batch(table, batch), counted=True)
             ).unprocessed
             if unprocessed is None:
                 return ()
@@ -103,12 +110,14 @@ class Store(StoreRequests):
         """
         if not operations:
             return []
+        named: api.Transaction | api.TransactionBatch
         if isinstance(operations, api.TransactionBatch):
-            count = len(operations) * len(operations.puts)
+            named, count = operations, len(operations) * len(operations.puts)
         else:
+            named = operations[0]
             count = sum(len(operation.writes) for operation in operations)
-        self._check_bound(operations[0], count, bound)
-        outcomes = await self._transact_each(operations)
+        self._check_bound(named, count, bound)
+        outcomes = await self._transact_each(operations, named)
         return [
             None if isinstance(outcome, api.TransactionResult) else outcome for outcome in outcomes
         ]
@@ -136,6 +145,23 @@ class Store(StoreRequests):
         query = api.Query(table, where, index, filter, paths, forward, page, start, consistent)
         return self._iterate(query, bound, overflow)
 
+    async def count_items(
+        self,
+        table: Table,
+        where: Condition,
+        *,
+        index: str | None = None,
+        filter: Condition | None = None,  # noqa: A002 - DynamoDB's word
+        consistent: bool = False,
+        bound: int | None = None,
+    ) -> int:
+        """Count the items of a range without returning them, page by page.
+
+        It reads, and costs, as much as `items`; at most `bound` items are read, before the filter.
+        """
+        query = api.Query(table, where, index, filter, consistent=consistent, count_only=True)
+        return sum([page.count async for page in self._pages(query, bound, "raise")])
+
     def scan_items(
         self,
         table: Table,
@@ -145,20 +171,30 @@ class Store(StoreRequests):
         project: Projected = (),
         page: int | None = None,
         consistent: bool = False,
+        segment: api.ScanSegment | None = None,
         bound: int | None = None,
         overflow: Overflow = "raise",
     ) -> AsyncGenerator[Item, None]:
-        """Iterate over a table or index, `page` items per request.
+        """Iterate over a table, an index or a segment of them, `page` items per request.
 
         At most `bound` items are read, before the filter; then the iteration raises or stops.
         """
-        scan = api.Scan(table, index, filter, make_paths(project), page, None, consistent)
+        paths = make_paths(project)
+        scan = api.Scan(table, index, filter, paths, page, None, consistent, segment=segment)
         return self._iterate(scan, bound, overflow)
 
     async def _iterate(
         self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow
     ) -> AsyncGenerator[Item, None]:
+        async for page in self._pages(operation, bound, overflow):
+            for item in page.items:
+                yield item
+
+    async def _pages(
+        self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow
+    ) -> AsyncGenerator[api.Page, None]:
         invocation, _ = self._current(operation)
+        begin(invocation, operation)
         remaining = allowed = resolve_bound(invocation, bound, invocation.read)
         check_bound(invocation)
         # One item past the bound distinguishes the end from an overflow.
@@ -166,27 +202,27 @@ class Store(StoreRequests):
         size = operation.limit
         while remaining + extra > 0:
             limit = remaining + extra if size is None else min(size, remaining + extra)
-            page = await self._page(replace(operation, limit=limit), bounded=True)
+            page = await self._page(replace(operation, limit=limit), counted=True)
             remaining -= page.scanned
             if remaining < 0:
                 raise bound_exceeded(invocation, "read", allowed)
-            for item in page.items:
-                yield item
+            yield page
             if page.next is None:
                 return
             operation = replace(operation, start=page.next)
 
     def _check_bound(
         self,
-        operation: api.BatchGet | api.BatchWrite | api.Transaction,
+        operation: api.BatchGet | api.BatchWrite | api.Transaction | api.TransactionBatch,
         count: int,
         bound: int | None,
-    ) -> None:
+    ) -> Invocation:
         invocation, _ = self._current(operation)
         reads = isinstance(operation, api.BatchGet)
         limit = resolve_bound(invocation, bound, invocation.read if reads else invocation.written)
         if count > limit:
             raise bound_exceeded(invocation, "read" if reads else "written", limit)
+        return invocation
 
     async def _send_in_chunks(
         self, work: Sequence[T], size: int, send: Callable[[Sequence[T]], Awaitable[Sequence[T]]]

@@ -14,6 +14,8 @@ from msgspec import Struct
 from tally.store.api import (
     MAX_BATCH_GET,
     MAX_BATCH_WRITE,
+    MAX_LIMIT,
+    MAX_SEGMENTS,
     MAX_TRANSACTION,
     MAX_TRANSACTION_BYTES,
     BatchGet,
@@ -25,6 +27,7 @@ from tally.store.api import (
     Query,
     Returns,
     Scan,
+    ScanSegment,
     Transaction,
     TransactionGet,
     Update,
@@ -57,6 +60,7 @@ from tally.store.schema import (
     check_item_keys,
     check_key,
     check_key_part,
+    check_key_size,
     index_key,
     projected_names,
 )
@@ -155,6 +159,20 @@ def check_scan(operation: Scan) -> None:
     if operation.filter is not None:
         check_condition(operation.filter)
     _check_page(operation, index)
+    if operation.segment is not None:
+        _check_segment(operation.segment)
+
+
+def _check_segment(segment: ScanSegment) -> None:
+    number, total = segment.number, segment.total
+    if type(total) is not int or not 1 <= total <= MAX_SEGMENTS:
+        raise InvalidRequest(
+            f"the number of segments must be an integer from 1 to {MAX_SEGMENTS}, not {total!r}"
+        )
+    if type(number) is not int or not 0 <= number < total:
+        raise InvalidRequest(
+            f"the segment must be an integer from 0 to {total - 1}, not {number!r}"
+        )
 
 
 def check_batch_get(operation: BatchGet) -> None:
@@ -190,16 +208,16 @@ def check_transaction(operation: Transaction) -> list[int]:
             (write.table, write.item if isinstance(write, Put) else write.key)
             for write in operation.writes
         )
-    if total > MAX_TRANSACTION_BYTES:
-        raise RequestTooLarge(
-            f"the transaction has {total} bytes; the limit is {MAX_TRANSACTION_BYTES}"
-        )
-    token = operation.token
-    if token is not None and not (
-        isinstance(token, str) and 0 < len(token) <= _MAX_TOKEN_CHARACTERS
-    ):
-        raise InvalidRequest(f"a client token must have 1 to {_MAX_TOKEN_CHARACTERS} characters")
+    check_transaction_size(total)
+    if operation.token is not None:
+        _check_token(operation.token)
     return sizes
+
+
+def _check_token(token: str) -> None:
+    if not isinstance(token, str) or not 0 < len(token) <= _MAX_TOKEN_CHARACTERS:
+        raise InvalidRequest(f"a client token must have 1 to {_MAX_TOKEN_CHARACTERS} characters")
+    measure_value(token, "client token")
 
 
 def check_transaction_get(operation: TransactionGet) -> None:
@@ -208,6 +226,14 @@ def check_transaction_get(operation: TransactionGet) -> None:
     for get in operation.gets:
         check_get(get)
     check_distinct((get.table, get.key) for get in operation.gets)
+
+
+def check_transaction_size(total: int) -> None:
+    """Reject a transaction of items that are too large together."""
+    if total > MAX_TRANSACTION_BYTES:
+        raise RequestTooLarge(
+            f"the transaction has {total} bytes; the limit is {MAX_TRANSACTION_BYTES}"
+        )
 
 
 def check_distinct(contents: Iterable[tuple[Table, Key]]) -> None:
@@ -233,13 +259,13 @@ def check_updated(
             size += measure_attribute(name, after[name])
     check_size(size)
     if table.by_name:
-        check_item_keys(table, after)
+        check_item_keys(table, after, size)
     return size
 
 
 def _check_item(table: Table, item: Item) -> int:
     size = measure_item(item)
-    check_item_keys(table, item)
+    check_item_keys(table, item, size)
     return size
 
 
@@ -250,6 +276,8 @@ def _check_write(write: Write) -> int:
         return check_put(write)
     if isinstance(write, Update):
         check_update(write)
+        if not write.actions:
+            raise InvalidExpression("an update in a transaction must have an action")
     elif isinstance(write, Delete):
         check_delete(write)
     elif isinstance(write, Check):
@@ -283,9 +311,12 @@ def _index(operation: Query | Scan) -> Index | None:
 
 
 def _check_page(operation: Query | Scan, index: Index | None) -> None:
-    if operation.limit is not None and (type(operation.limit) is not int or operation.limit < 1):
-        raise InvalidRequest(f"limit must be an integer of at least 1, not {operation.limit!r}")
+    limit = operation.limit
+    if limit is not None and (type(limit) is not int or not 1 <= limit <= MAX_LIMIT):
+        raise InvalidRequest(f"limit must be an integer from 1 to {MAX_LIMIT}, not {limit!r}")
     check_projection(operation.projection)
+    if operation.count_only and operation.projection:
+        raise InvalidRequest("a count returns no attributes: leave the projection out")
     if index is not None and index.projection.kind != "ALL":
         _check_projected(operation, index)
     if operation.start is not None:
@@ -357,7 +388,7 @@ def _key_range(where: Condition, partition: KeyPart, sort: KeyPart | None) -> Ke
         if name == partition.name and first is None:
             if operator != "=":
                 raise InvalidExpression(f"the partition key {name} must be compared with =")
-            first = _key_value(partition, low)
+            first = _key_value(partition, low, is_partition=True)
         elif sort is not None and name == sort.name and second is None:
             second = (
                 operator,
@@ -400,8 +431,10 @@ def _key_literal(operand: Operand) -> Any:
     raise InvalidExpression("a key condition compares a key attribute with a value")
 
 
-def _key_value(part: KeyPart, value: Any, operator: str = "=") -> Any:
-    measure_value(value, part.name)
+def _key_value(
+    part: KeyPart, value: Any, operator: str = "=", *, is_partition: bool = False
+) -> Any:
+    size = measure_value(value, part.name)
     if type_of(value) != part.type:
         raise InvalidExpression(
             f"the key attribute {part.name} is of type {part.type}, not {type_of(value)}"
@@ -412,4 +445,5 @@ def _key_value(part: KeyPart, value: Any, operator: str = "=") -> Any:
         raise InvalidExpression(
             f"the key attribute {part.name} cannot be compared with an empty value"
         )
+    check_key_size("key condition", part, size, is_partition=is_partition)
     return value

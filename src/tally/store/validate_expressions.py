@@ -39,6 +39,7 @@ from tally.store.values import measure_value, type_of
 MAX_OPERATORS = 300
 MAX_OPTIONS = 100
 MAX_EXPRESSION_BYTES = 4096
+MAX_SUBSTITUTION_BYTES = 2 * 1024 * 1024
 _ALWAYS_SHORT_PARTS = 100  # an encoded part has at most forty bytes
 _ORDERED = ("S", "N", "B")
 _SETS = ("SS", "NS", "BS")
@@ -53,12 +54,17 @@ def check_condition(condition: Condition) -> None:
         )
     if type(condition) is Absent or type(condition) is Exists:
         return  # the most common conditions, always valid
-    parts = 0
+    parts = size = 0
     for count, node in enumerate(nodes(condition), 1):
         if count > MAX_OPERATORS:
             raise InvalidExpression(f"an expression may have at most {MAX_OPERATORS} operators")
         parts += 1 + len(_operands(node))
-        _check_node(node)
+        size += _check_node(node)
+    if size > MAX_SUBSTITUTION_BYTES:
+        raise InvalidExpression(
+            f"the values of an expression may have at most {MAX_SUBSTITUTION_BYTES} bytes, not"
+            f" {size}"
+        )
     if parts > _ALWAYS_SHORT_PARTS:
         _check_length(Placeholders().condition(condition))
 
@@ -163,12 +169,15 @@ def _check_update_operand(operand: Any) -> None:
             )
 
 
-def _check_node(node: Condition) -> None:
+def _check_node(node: Condition) -> int:
+    """Return the size of the values."""
+    size = 0
+    for literal in _literals(node):  # first, because the checks below compare valid values
+        size += measure_value(literal.value, type(node).__name__.lower())
     check = _NODE_CHECKS.get(type(node))
     if check is not None:
         check(node)
-    for literal in _literals(node):
-        _literal_type(literal, type(node).__name__.lower())
+    return size
 
 
 def _check_compare(node: Compare) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
+from tally.kit.memo import Memo
 from tally.store.errors import InvalidNumber, InvalidValue, ItemTooLarge
 
 Item: TypeAlias = dict[str, Any]
@@ -193,6 +194,13 @@ def _number_bytes(high: int, low: int, negative: bool) -> int:
 
 
 def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
+    try:
+        return _decimal_sizes[value]
+    except (InvalidNumber, TypeError):  # a signalling NaN has no hash
+        return _decimal_bytes(value, where)
+
+
+def _decimal_bytes(value: Decimal, where: str = "a number") -> int:
     text = str(value)  # several times faster than as_tuple()
     if not value.is_finite():
         raise InvalidNumber(f"{where}: {text} is not a finite number")
@@ -209,6 +217,9 @@ def _measure_decimal(value: Decimal, where: str, _depth: int) -> int:
         limit = f"most {_LARGEST}" if high > 0 else f"least {_SMALLEST}"
         raise InvalidNumber(f"{where}: the magnitude of a number must be at {limit}")
     return _number_bytes(high, high - significant + 1, text[0] == "-")
+
+
+_decimal_sizes = Memo(_decimal_bytes)  # sensors repeat a few thousand values
 
 
 def _reject_float(value: float, where: str, _depth: int) -> int:

@@ -222,6 +222,9 @@ class DynamoDBEngine:
     async def describe_table(self, name: str) -> Table:
         return await self._tables.describe(name)
 
+    async def building_indexes(self, name: str) -> list[str]:
+        return await self._tables.building_indexes(name)
+
     async def list_tables(self) -> list[str]:
         return await self._tables.names()
 

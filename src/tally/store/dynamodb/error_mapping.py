@@ -17,6 +17,7 @@ from tally.store.encode import item_from_wire
 from tally.store.errors import (
     ConditionFailed,
     DuplicateItem,
+    IndexBackfilling,
     InvalidExpression,
     InvalidKey,
     InvalidNumber,
@@ -156,12 +157,13 @@ _CODES: dict[str, _Mapper] = {
 }
 
 # The service uses one code for all invalid requests. The first matching fragment decides.
-_MESSAGES: tuple[tuple[str, type[InvalidRequest]], ...] = (
+_MESSAGES: tuple[tuple[str, type[StoreError]], ...] = (
     ("item size", ItemTooLarge),
     ("starting key", InvalidPageKey),
     ("exclusive start key", InvalidPageKey),
     ("exclusivestartkey", InvalidPageKey),
     ("specified index", UnknownIndex),
+    ("backfilling global secondary index", IndexBackfilling),
     ("input collection", InvalidValue),
     ("cannot include multiple operations on one item", DuplicateItem),
     ("contains duplicates", DuplicateItem),

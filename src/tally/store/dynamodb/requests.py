@@ -62,7 +62,11 @@ def query_request(operation: Query, table_name: TableNamer) -> Request:
 
 def scan_request(operation: Scan, table_name: TableNamer) -> Request:
     """Build a Scan request."""
-    return _page(operation, table_name, Placeholders())
+    request = _page(operation, table_name, Placeholders())
+    if operation.segment is not None:
+        request["Segment"] = operation.segment.number
+        request["TotalSegments"] = operation.segment.total
+    return request
 
 
 def batch_get_request(operation: BatchGet, table_name: TableNamer) -> Request:
@@ -173,6 +177,8 @@ def _page(operation: Query | Scan, table_name: TableNamer, placeholders: Placeho
         request["FilterExpression"] = placeholders.condition(operation.filter)
     if operation.projection:
         request["ProjectionExpression"] = placeholders.projection(operation.projection)
+    if operation.count_only:
+        request["Select"] = "COUNT"
     if operation.limit is not None:
         request["Limit"] = operation.limit
     if operation.start is not None:

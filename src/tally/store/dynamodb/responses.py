@@ -32,13 +32,14 @@ def parse_write(response: _Response) -> WriteResult:
 
 
 def parse_page(response: _Response) -> Page:
-    """Parse a page of a Query or a Scan."""
-    items = [item_from_wire(item) for item in response["Items"]]
+    """Parse a page of a Query or a Scan; a count has no items."""
+    items = [item_from_wire(item) for item in response.get("Items", ())]
     return Page(
         items,
         _item(response.get("LastEvaluatedKey")),
         response["ScannedCount"],
         Capacity(read=_units(response)),
+        response["Count"],
     )
 
 

@@ -77,6 +77,15 @@ class TableManager:
             )
         await self._poll(name, lambda: self._deletion_pending(name))
 
+    async def building_indexes(self, name: str) -> list[str]:
+        """Return the names of the indexes that are not active."""
+        indexes = (await self._description(name)).get("GlobalSecondaryIndexes", ())
+        return sorted(
+            index["IndexName"]
+            for index in indexes
+            if index.get("IndexStatus", "ACTIVE") != "ACTIVE"
+        )
+
     async def describe(self, name: str) -> Table:
         """Return the table as the service describes it."""
         return parse_description(await self._description(name), name, await self._ttl(name))

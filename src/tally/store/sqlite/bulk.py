@@ -25,8 +25,7 @@ from tally.store.errors import StoreError
 from tally.store.expressions import Absent, Condition
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
-from tally.store.sqlite.codec import unpack
-from tally.store.sqlite.expiry import ExpiryRange, write_expiry_ranges
+from tally.store.sqlite.expiry import ExpiryRecord, write_expiry
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
 from tally.store.sqlite.rows import put_new, put_rows
@@ -46,7 +45,7 @@ class PreparedPuts(Struct, frozen=True):
     condition: Condition | None
     keys: list[RowKey]
     rows: list[Row]
-    expiry_ranges: list[ExpiryRange]  # if set, the rows themselves have no expiry
+    expiry: list[ExpiryRecord]
 
 
 class PreparedBatch(Struct, frozen=True):
@@ -75,7 +74,11 @@ class PreparedBatch(Struct, frozen=True):
         The batch keeps only encoded rows, which need less memory than items, so this decodes them.
         """
         writes = [
-            Put(puts.layout.table, unpack(puts.rows[position][2]), puts.condition)
+            Put(
+                puts.layout.table,
+                puts.layout.packer.unpack(puts.rows[position][2], puts.keys[position]),
+                puts.condition,
+            )
             for puts in self.puts_by_table
         ]
         return Transaction(tuple(writes))
@@ -121,9 +124,7 @@ def run_batch(
                 else puts.rows
             )
             existing_sizes[number] = put_rows(connection, puts.layout, unaffected)
-    write_expiry_ranges(
-        connection, [*chain.from_iterable(puts.expiry_ranges for puts in batch.puts_by_table)]
-    )
+    write_expiry(connection, [*chain.from_iterable(puts.expiry for puts in batch.puts_by_table)])
     outcomes: list[TransactionResult | StoreError] = [
         *_results(batch.puts_by_table, existing_sizes)
     ]
@@ -150,7 +151,7 @@ def merge_batches(parts: Sequence[PreparedBatch]) -> PreparedBatch:
             table_puts[0].condition,
             [*chain.from_iterable(puts.keys for puts in table_puts)],
             [*chain.from_iterable(puts.rows for puts in table_puts)],
-            [*chain.from_iterable(puts.expiry_ranges for puts in table_puts)],
+            [*chain.from_iterable(puts.expiry for puts in table_puts)],
         )
         for table_puts in zip(*(part.puts_by_table for part in parts), strict=True)
     ]
@@ -211,7 +212,7 @@ def _prepare_puts(puts: BatchPut, layout_of: Callable[[Table], Layout]) -> Prepa
     row_batch = layout.encode_rows(puts.items, puts.common)
     if len(set(row_batch.keys)) < len(row_batch.keys):
         return None
-    return PreparedPuts(layout, condition, row_batch.keys, row_batch.rows, row_batch.expiry_ranges)
+    return PreparedPuts(layout, condition, row_batch.keys, row_batch.rows, row_batch.expiry)
 
 
 def _requires_absence(condition: Condition, table: Table) -> bool:

@@ -13,9 +13,10 @@ import apsw
 from tally.store.sqlite.files import BUSY_TIMEOUT_SECONDS, busy_handler, connect
 
 _CHECKPOINT_PAGES = (
-    1_000  # 4 MB at a time, so that concurrent commits wait only briefly for the disk
+    2_000  # 8 MB at a time, so that concurrent commits wait only briefly for the disk
 )
-_RESTART_PAGES = 32_000
+# 32 MB. While the file grows, every fsync of a commit also writes file-system metadata.
+_RESTART_PAGES = 8_000
 _MAX_REMAINING_PAGES = 250  # to copy while writers wait, unless the log has doubled
 _MAX_PASSES = 8
 _BUSY_SECONDS = 0.1

@@ -1,12 +1,13 @@
-"""Encodes items as MessagePack, with extension types for decimals and sets."""
+"""Encodes values as MessagePack, with extension types for decimals and sets."""
 
 from decimal import Context, Decimal
 from typing import Any
 
 import ormsgpack
 
-from tally.store.errors import StorageUnwritable
-from tally.store.values import MAX_DIGITS, Item
+from tally.kit.memo import Memo
+from tally.store.errors import StorageDamaged
+from tally.store.values import MAX_DIGITS
 
 _DECIMAL, _SET = 1, 2
 _OPTIONS = ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -14,25 +15,25 @@ _OPTIONS = ormsgpack.OPT_PASSTHROUGH_BIG_INT
 _EXACT = Context(prec=MAX_DIGITS)
 
 
-def pack(item: Any) -> bytes:
-    """Encode an item."""
-    return ormsgpack.packb(item, default=_extend, option=_OPTIONS)
+def pack(value: Any) -> bytes:
+    """Encode a value."""
+    return ormsgpack.packb(value, default=_extend, option=_OPTIONS)
 
 
-def unpack(packed: bytes) -> Item:
-    """Decode an item."""
+def unpack(packed: bytes) -> Any:
+    """Decode a map or a list."""
     try:
-        item: Item = ormsgpack.unpackb(packed, ext_hook=_restore)
+        value: Any = ormsgpack.unpackb(packed, ext_hook=_restore)
     except ValueError as error:
-        raise StorageUnwritable(f"a stored item is damaged: {error}") from error
-    if type(item) is not dict:
-        raise StorageUnwritable("a stored item is damaged: it is not a map")
-    return item
+        raise StorageDamaged(f"a stored item is damaged: {error}") from error
+    if type(value) is not dict and type(value) is not list:
+        raise StorageDamaged("a stored item is damaged: it is not a map or a list")
+    return value
 
 
 def _extend(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return ormsgpack.Ext(_DECIMAL, str(value).encode()) if value else 0
+    if type(value) is Decimal:
+        return _decimals[value]
     if isinstance(value, set | frozenset):
         return ormsgpack.Ext(_SET, pack(list(value)))
     if isinstance(value, int):
@@ -40,14 +41,28 @@ def _extend(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be packed")
 
 
+def _encode_decimal(value: Decimal) -> Any:
+    return ormsgpack.Ext(_DECIMAL, str(value).encode()) if value else 0
+
+
+_decimals = Memo(_encode_decimal)  # sensors repeat a few thousand values
+
+
 def _restore(tag: int, packed: bytes) -> Any:
     if tag == _SET:
         return frozenset(ormsgpack.unpackb(packed, ext_hook=_restore))
-    return normalize_number(Decimal(bytes(packed).decode()))
+    return _numbers[bytes(packed).decode()]
 
 
 def normalize_number(value: Decimal) -> int | Decimal:
-    """Return an int if the number is integral and short enough, else a normalized Decimal."""
-    if value == value.to_integral_value() and value.adjusted() < MAX_DIGITS:
+    """Return an int if the number is integral, else a normalized Decimal."""
+    if value == value.to_integral_value():
         return int(value)
     return value.normalize(_EXACT)
+
+
+def _decode_number(text: str) -> int | Decimal:
+    return normalize_number(Decimal(text))
+
+
+_numbers = Memo(_decode_number)

@@ -1,13 +1,17 @@
 """Serializes table declarations for the database and for the writer process."""
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from tally.store.schema import Index, KeyPart, LocalIndex, Projection, Table
 
 
-def declare(table: Table) -> str:
-    """Serialize the stored part of a table; tables that are stored alike have equal texts."""
+def declare(table: Table, building: Collection[str] = ()) -> str:
+    """Serialize the stored part of a table; tables that are stored alike have equal texts.
+
+    `building` names the indexes that are not complete yet.
+    """
 
     def part(key: KeyPart | None) -> list[str] | None:
         return None if key is None else [key.name, key.type]
@@ -28,7 +32,13 @@ def declare(table: Table) -> str:
         "sort": part(table.sort),
         "ttl": table.ttl,
     }
-    return json.dumps({**fields, "indexes": indexes})
+    state = {"building": sorted(building)} if building else {}
+    return json.dumps({**fields, "indexes": indexes, **state})
+
+
+def read_building(text: str) -> frozenset[str]:
+    """Return the names of a table's indexes that are not complete yet."""
+    return frozenset(json.loads(text).get("building", ()))
 
 
 def read_declaration(text: str) -> Table:

@@ -17,6 +17,7 @@ from typing import TypeVar
 import apsw
 from msgspec.structs import replace
 
+from tally.kit.time_slices import TimeSlices
 from tally.store.api import (
     MAX_BATCH_GET_BYTES,
     BatchGet,
@@ -44,13 +45,14 @@ from tally.store.evaluate import project
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
 from tally.store.sqlite.bulk import prepare_batch
-from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.files import connect, prepare_database, to_store_error
 from tally.store.sqlite.group_executor import BatchingExecutor
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
+from tally.store.sqlite.scrub import Scrubber
+from tally.store.sqlite.state import read_state, write_state
 from tally.store.sqlite.sweep import sweep
-from tally.store.sqlite.table_registry import TableRegistry
+from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.transactions import PreparedTransaction, transact, try_transact
 from tally.store.sqlite.writer_process import WriteRouter
 from tally.store.sqlite.writer_thread import WriterThread
@@ -63,6 +65,7 @@ from tally.store.validate import (
     check_scan,
     check_transaction,
     check_transaction_get,
+    check_transaction_size,
 )
 from tally.store.validate_expressions import check_projection
 from tally.store.values import Item
@@ -104,20 +107,31 @@ class SqliteEngine:
         writer_process_rate: int | None = None,
     ) -> None:
         self._clock = clock
-        self.path = prepare_database(directory)
-        self._connection = connect(self.path)
+        self._slices = TimeSlices()
+        prepared = prepare_database(directory)
+        self.path, self._lease = prepared.path, prepared.lease
+        self.is_unclean = prepared.is_unclean
         try:
-            self._registry = TableRegistry(self._connection)
-            self._writer_registry = TableRegistry(
-                self._connection
-            )  # used by the writer thread only
+            self._connection = connect(self.path)
+        except StoreError:
+            self._lease.close()
+            raise
+        try:
+            layouts = LayoutCache(load_shapes(self._connection, self.path))
+            self._registry = TableRegistry(self._connection, layouts)
+            # Used by the writer thread only.
+            self._writer_registry = TableRegistry(self._connection, layouts)
             self._writer = WriterThread(
-                self.path, asyncio.get_running_loop(), BatchingExecutor(self._writer_registry)
+                self.path,
+                asyncio.get_running_loop(),
+                BatchingExecutor(self._writer_registry, layouts.shapes),
             )
             self.write_router = WriteRouter(self.path, self._writer, writer_process_rate)
         except StoreError:
             self._connection.close()
+            self._lease.close()
             raise
+        self._scrubber = Scrubber(self.path)
         self._is_open = True
 
     async def get(self, operation: Get) -> GetResult:
@@ -209,6 +223,7 @@ class SqliteEngine:
                 ]
         except apsw.Error as error:
             raise to_store_error(error, self.path) from error
+        check_transaction_size(sum(size for _, size in rows))
         return TransactionGetResult(
             [item for item, _ in rows], capacity.transaction_read_capacity(size for _, size in rows)
         )
@@ -217,7 +232,39 @@ class SqliteEngine:
         await self._change_schema(partial(self._writer_registry.create, table=table))
 
     async def ensure_table(self, table: Table) -> None:
+        """Create or change the table, and wait until new indexes are complete.
+
+        Others read and write the table meanwhile.
+        """
         await self._change_schema(partial(self._writer_registry.ensure, table=table))
+        advance = partial(self._writer_registry.advance_backfill, name=table.name)
+        while self._registry.layout(table.name).building:
+            await self._change_schema(advance)
+
+    async def building_indexes(self, name: str) -> list[str]:
+        self._registry.refresh(self._read_connection())
+        return sorted(self._registry.layout(name).building)
+
+    async def read_state(self, name: str) -> str | None:
+        """Return a fact about the database, or None; see `state.py`."""
+        try:
+            return read_state(self._read_connection(), name)
+        except apsw.Error as error:
+            raise to_store_error(error, self.path) from error
+
+    async def write_state(self, name: str, value: str) -> None:
+        """Store a fact about the database."""
+        await self._writer.submit(lambda connection: write_state(connection, name, value))
+
+    async def scrub(self, max_pages: int | None) -> bool:
+        """Verify the checksums of the next pages, or of all; return whether a pass is complete.
+
+        Raise StorageDamaged at the first damaged page.
+        """
+        try:
+            return await asyncio.to_thread(self._scrubber.verify, max_pages)
+        except apsw.Error as error:
+            raise to_store_error(error, self.path) from error
 
     async def drop_table(self, name: str) -> None:
         await self._change_schema(partial(self._writer_registry.drop, name=name))
@@ -227,8 +274,9 @@ class SqliteEngine:
         return self._registry.layout(name).table
 
     async def list_tables(self) -> list[str]:
-        self._registry.refresh(self._read_connection())
-        return self._registry.names()
+        connection = self._read_connection()
+        self._registry.refresh(connection)
+        return self._registry.names(connection)
 
     async def sweep(self, table: Table, now: float, limit: int) -> int:
         deleted: int = await self._writer.submit(
@@ -250,8 +298,9 @@ class SqliteEngine:
             finally:
                 await self._writer.close()
                 self._connection.close()
+                self._lease.close()
 
-    async def _change_schema(self, change: Callable[[apsw.Connection], None]) -> None:
+    async def _change_schema(self, change: Callable[[apsw.Connection], object]) -> None:
         await self._writer.submit(change)
         self._registry.refresh(self._read_connection())
 
@@ -264,24 +313,22 @@ class SqliteEngine:
         return self._connection
 
     def _row(self, layout: Layout, get: Get) -> tuple[Item | None, int]:
+        key = layout.checked_key(get.key)
         try:
-            row = (
-                self._read_connection()
-                .execute(layout.select, layout.checked_key(get.key))
-                .fetchone()
-            )
+            row = self._read_connection().execute(layout.select, key).fetchone()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, None) from error
         if row is None:
             return None, 0
-        item = unpack(row[0])
+        item = layout.packer.unpack(row[0], key)
         return (project(item, get.projection) if get.projection else item), row[1]
 
     async def _page(
         self, layout: Layout, operation: Query | Scan, key_range: KeyRange | None
     ) -> Page:
         try:
-            return await Reader(self._read_connection(), layout, operation).page(key_range)
+            reader = Reader(self._read_connection(), layout, operation, self._slices)
+            return await reader.page(key_range)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, operation.index) from error
 

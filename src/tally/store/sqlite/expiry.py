@@ -1,134 +1,148 @@
-"""Expiry ranges: one record for many adjacent rows that expire on the same day.
+"""Expiry records: which keys of a table expire in an hour.
 
-Writing an index entry per row costs nearly as much as the row itself. A range holds the first and
-last key and the time by which all of its rows have expired, at most a day after the first. Later
-inserts and deletes within the range are harmless: the sweeper checks each item before it deletes
-it.
+A record holds a table, an hour, a key prefix, and the first and last key below the prefix that
+expire in that hour. The prefix is the partition key; in a table without a sort key it is the first
+half of the partition key. So the readings of a device share one record per hour, and unrelated keys
+have one each. Writing a record per row would cost nearly as much as the row itself.
 
-The SQL table is called `notes`; the name is part of the file format.
+A record is a superset: later changes and deletions do not affect it, because the sweeper reads each
+item before it deletes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import apsw
 
+from tally.store.schema import Table
 from tally.store.sqlite.keys import RowKey
 
-CREATE_EXPIRY_RANGES = """
-CREATE TABLE IF NOT EXISTS notes (
-    name TEXT NOT NULL, due REAL NOT NULL,
-    pk BLOB NOT NULL, sk BLOB NOT NULL, last_pk BLOB NOT NULL, last_sk BLOB NOT NULL,
-    PRIMARY KEY (name, due, pk, sk, last_pk, last_sk)
+CREATE_EXPIRY = """
+CREATE TABLE IF NOT EXISTS expiry (
+    name TEXT NOT NULL, hour INTEGER NOT NULL, prefix BLOB NOT NULL,
+    low BLOB NOT NULL, high BLOB NOT NULL,
+    PRIMARY KEY (name, hour, prefix)
 ) WITHOUT ROWID;
 """
-_DAY_SECONDS = 86_400
-_MIN_ROWS_PER_RANGE = 4  # fewer rows use the expiry index
-_MAX_RANGES_PER_STATEMENT = 128
+_HOUR_SECONDS = 3_600
+_MAX_BOUND_BYTES = 16  # longer bounds are shortened to a larger range
+_MAX_RECORDS_PER_STATEMENT = 128
 
 
-class ExpiryRange(NamedTuple):
-    """A range of a table's keys, inclusive, and the time when all of its rows have expired."""
+class ExpiryRecord(NamedTuple):
+    """The keys below a prefix, between two bounds, that expire in an hour."""
 
     name: str
-    due: float
-    pk: bytes
-    sk: bytes
-    last_pk: bytes
-    last_sk: bytes
+    hour: int
+    prefix: bytes
+    low: bytes
+    high: bytes
 
 
-def expiry_ranges(
-    table: str, keys: Sequence[RowKey], expiry_times: Sequence[float | None]
-) -> list[ExpiryRange]:
-    """Return ranges that cover all rows.
+def expiry_recorder(
+    table: Table,
+) -> Callable[[Sequence[RowKey], Sequence[float | None]], list[ExpiryRecord]]:
+    """Return a function that computes the records of rows from their keys and expiry times."""
+    split = _split_sorted if table.sort else _split_unsorted
+    name = table.name
 
-    Return none if the rows are not adjacent or one does not expire.
-    """
-    times = [time for time in expiry_times if time is not None]
-    if not _MIN_ROWS_PER_RANGE <= len(keys) == len(times) or not (
-        _are_in_order(keys) and _are_in_order(times) and _are_neighbours(keys)
-    ):
-        return []
-    days = [[*day] for _, day in groupby(zip(keys, times, strict=True), key=_day)]
-    if len(days) * _MIN_ROWS_PER_RANGE > len(keys):
-        return []
-    return [_make_range(table, day[0], day[-1]) for day in days]
+    def record(keys: Sequence[RowKey], times: Sequence[float | None]) -> list[ExpiryRecord]:
+        expiring = [
+            (int(time // _HOUR_SECONDS), split(key))
+            for key, time in zip(keys, times, strict=True)
+            if time is not None
+        ]
+        if len(expiring) > 1:
+            expiring.sort()
+        records = []
+        for (hour, prefix), rows in groupby(expiring, key=_group):
+            bounds = [suffix for _, (_, suffix) in rows]
+            records.append(ExpiryRecord(name, hour, prefix, _lower(bounds[0]), _upper(bounds[-1])))
+        return records
 
-
-def _day(row: tuple[RowKey, float]) -> float:
-    return row[1] // _DAY_SECONDS
-
-
-def _make_range(table: str, *ends: tuple[RowKey, float]) -> ExpiryRange:
-    """Create a range from the first and the last row."""
-    (one, due), (other, last_due) = ends
-    return ExpiryRange(table, max(due, last_due), *min(one, other), *max(one, other))
+    return record
 
 
-def _are_in_order(values: Sequence[Any]) -> bool:
-    """Whether the values ascend or descend, as counters and timestamps do.
-
-    Random keys would produce ranges that cover most of the table.
-    """
-    ordered = sorted(values)
-    return values == ordered or values == ordered[::-1]
+def _group(row: tuple[int, tuple[bytes, bytes]]) -> tuple[int, bytes]:
+    return row[0], row[1][0]
 
 
-def _are_neighbours(keys: Sequence[RowKey]) -> bool:
-    """Whether few other keys can lie between these.
-
-    They are in one partition, or the partitions have more than half of their prefix in common.
-    """
-    first, last = keys[0][0], keys[-1][0]
-    half = len(first) // 2 + 1
-    return first == last or first[:half] == last[:half]
+def _split_sorted(key: RowKey) -> RowKey:
+    return key
 
 
-def write_expiry_ranges(connection: apsw.Connection, ranges: Sequence[ExpiryRange]) -> None:
-    """Insert ranges."""
-    for start in range(0, len(ranges), _MAX_RANGES_PER_STATEMENT):
-        chunk = ranges[start : start + _MAX_RANGES_PER_STATEMENT]
-        connection.execute(_insert(len(chunk)), [*chain.from_iterable(chunk)])
+def _split_unsorted(key: RowKey) -> RowKey:
+    pk = key[0]
+    half = len(pk) // 2 + 1
+    return pk[:half], pk[half:]
 
 
-@lru_cache(maxsize=_MAX_RANGES_PER_STATEMENT)
-def _insert(count: int) -> str:
-    return f"INSERT OR IGNORE INTO notes VALUES {', '.join(['(?, ?, ?, ?, ?, ?)'] * count)}"
+def _lower(bound: bytes) -> bytes:
+    return bound[:_MAX_BOUND_BYTES]
 
 
-def delete_expiry_ranges(connection: apsw.Connection, table: str) -> None:
-    """Delete all ranges of a table."""
-    connection.execute("DELETE FROM notes WHERE name = ?", (table,))
+def _upper(bound: bytes) -> bytes:
+    # Text has no byte 255, so the shortened bound follows every key that starts with it.
+    is_short = len(bound) <= _MAX_BOUND_BYTES or b"\xff" in bound
+    return bound if is_short else bound[:_MAX_BOUND_BYTES] + b"\xff"
+
+
+def write_expiry(connection: apsw.Connection, records: Sequence[ExpiryRecord]) -> None:
+    """Insert records, or extend the existing ones."""
+    for start in range(0, len(records), _MAX_RECORDS_PER_STATEMENT):
+        chunk = records[start : start + _MAX_RECORDS_PER_STATEMENT]
+        connection.execute(_upsert(len(chunk)), [*chain.from_iterable(chunk)])
+
+
+@lru_cache(maxsize=_MAX_RECORDS_PER_STATEMENT)
+def _upsert(count: int) -> str:
+    return (
+        f"INSERT INTO expiry VALUES {','.join(['(?,?,?,?,?)'] * count)}"
+        " ON CONFLICT DO UPDATE SET low = min(low, excluded.low), high = max(high, excluded.high)"
+        " WHERE excluded.low < low OR excluded.high > high"
+    )
+
+
+def delete_expiry(connection: apsw.Connection, table: str) -> None:
+    """Delete all records of a table."""
+    connection.execute("DELETE FROM expiry WHERE name = ?", (table,))
 
 
 def pop_due_rows(
-    connection: apsw.Connection, table: tuple[str, str], now: float, limit: int
+    connection: apsw.Connection, table: Table, sql_rows: str, now: float, limit: int
 ) -> list[Any] | None:
-    """Remove a due range and return up to `limit` of its rows, or None if no range is due.
+    """Remove a due record and return up to `limit` of its rows, or None if no record is due.
 
-    `table` is the table's name and the SQL name of its rows.
+    A record is due after the end of its hour.
     """
-    name, sql_rows = table
     found: Any = connection.execute(
-        "SELECT * FROM notes WHERE name = ? AND due <= ? LIMIT 1", (name, now)
+        "SELECT * FROM expiry WHERE name = ? AND hour < ? LIMIT 1",
+        (table.name, int(now // _HOUR_SECONDS)),
     ).fetchone()
     if found is None:
         return None
-    due_range = ExpiryRange(*found)
+    record = ExpiryRecord(*found)
+    condition, values = _range(table, record)
     rows: list[Any] = connection.execute(
-        f"SELECT pk, sk, item FROM {sql_rows} WHERE (pk, sk) BETWEEN (?, ?) AND (?, ?)"
-        " ORDER BY pk, sk LIMIT ?",
-        (*due_range[2:], limit),
+        f"SELECT pk, sk, item FROM {sql_rows} WHERE {condition} ORDER BY pk, sk LIMIT ?",
+        (*values, limit),
     ).fetchall()
-    connection.execute(
-        "DELETE FROM notes WHERE (name, due, pk, sk, last_pk, last_sk) = (?, ?, ?, ?, ?, ?)",
-        due_range,
-    )
-    if len(rows) == limit:
+    if len(rows) == limit:  # the next call continues after the last row
         pk, sk, _ = rows[-1]
-        # The rest of the range is due next time.
-        write_expiry_ranges(connection, [due_range._replace(pk=pk, sk=sk + b"\0")])
+        low = sk if table.sort else pk[len(record.prefix) :]
+        connection.execute(
+            "UPDATE expiry SET low = ? WHERE (name, hour, prefix) = (?, ?, ?)",
+            (low + b"\0", *record[:3]),
+        )
+    else:
+        connection.execute("DELETE FROM expiry WHERE (name, hour, prefix) = (?, ?, ?)", record[:3])
     return rows
+
+
+def _range(table: Table, record: ExpiryRecord) -> tuple[str, Iterable[bytes]]:
+    _, _, prefix, low, high = record
+    if table.sort:
+        return "pk = ? AND sk BETWEEN ? AND ?", (prefix, low, high)
+    return "pk BETWEEN ? AND ?", (prefix + low, prefix + high)

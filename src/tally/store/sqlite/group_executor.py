@@ -14,6 +14,7 @@ from tally.store.schema import Table
 from tally.store.sqlite.bulk import PreparedBatch, merge_batches, run_batch
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
+from tally.store.sqlite.shapes import Shapes
 from tally.store.sqlite.table_registry import TableRegistry
 from tally.store.sqlite.writer_thread import WriteJob
 from tally.store.sqlite.writes import (
@@ -31,14 +32,17 @@ class BatchingExecutor:
     Other processes may change them.
     """
 
-    def __init__(self, registry: TableRegistry) -> None:
+    def __init__(self, registry: TableRegistry, shapes: Shapes) -> None:
         self._registry = registry
+        self._shapes = shapes
+        self._has_new_shapes = False
         self._data_version = 0  # SQLite's counter of changes by other connections
 
     def run(self, connection: apsw.Connection, group: list[WriteJob]) -> None:
         """Run all jobs and store a result or an error in each."""
         if connection.data_version("main") != self._data_version:
             self._registry.refresh(connection)
+        self._has_new_shapes = self._shapes.store_pending(connection)
         run = _GroupRun(self._registry, connection)
         for job in group:
             try:
@@ -48,7 +52,12 @@ class BatchingExecutor:
         run.flush()
 
     def on_commit(self, connection: apsw.Connection) -> None:
-        """Remember the data version: until it changes, the registry is current."""
+        """Use new shapes, and remember the data version.
+
+        Until it changes, the registry is current.
+        """
+        if self._has_new_shapes:
+            self._shapes.load(connection)
         self._data_version = connection.data_version("main")
 
     def on_rollback(self) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from tally.store.expressions import not_exists
 from tally.store.sqlite.bulk import PreparedBatch, PreparedPuts
-from tally.store.sqlite.expiry import ExpiryRange
-from tally.store.sqlite.table_registry import cached_layout
+from tally.store.sqlite.expiry import ExpiryRecord
+from tally.store.sqlite.table_registry import LayoutCache
 
 _LENGTH_BYTES: Final = 4
 _MARSHAL_VERSION: Final = 2  # later versions search for repeated objects
@@ -78,26 +78,30 @@ def encode_request(number: int, batch: PreparedBatch) -> bytes:
             puts.layout.declaration,
             puts.condition is not None,
             puts.rows,
-            [*map(tuple, puts.expiry_ranges)],
+            [*map(tuple, puts.expiry)],
         )
         for puts in batch.puts_by_table
     ]
     return marshal.dumps((number, puts_by_table), _MARSHAL_VERSION)
 
 
-def decode_request(message: bytes) -> tuple[int, PreparedBatch]:
+def decode_request(message: bytes, layouts: LayoutCache) -> tuple[int, PreparedBatch]:
     """Decode the number and the batch of a request."""
     number, puts_by_table = marshal.loads(message)  # noqa: S302 - from our own process
-    return number, PreparedBatch([_decode_puts(*puts) for puts in puts_by_table])
+    return number, PreparedBatch([_decode_puts(layouts, *puts) for puts in puts_by_table])
 
 
 def _decode_puts(
-    declaration: str, is_conditional: bool, rows: list[Any], expiry_ranges: list[Any]
+    layouts: LayoutCache,
+    declaration: str,
+    is_conditional: bool,
+    rows: list[Any],
+    expiry: list[Any],
 ) -> PreparedPuts:
-    layout = cached_layout(declaration)
+    layout = layouts.layout(declaration)
     condition = not_exists(layout.table.partition.name) if is_conditional else None
     keys = [row[:2] for row in rows]
-    return PreparedPuts(layout, condition, keys, rows, [ExpiryRange(*r) for r in expiry_ranges])
+    return PreparedPuts(layout, condition, keys, rows, [ExpiryRecord(*each) for each in expiry])
 
 
 def encode_response(number: int, outcome: Any) -> bytes:

@@ -76,7 +76,10 @@ def checked_key_reader(table: Table) -> Callable[[Mapping[str, Any]], RowKey]:
     def read_strings(key: Mapping[str, Any]) -> RowKey:
         one, two = key.get(first), key.get(second) if second else ""
         if type(one) is str and type(two) is str and len(key) == (2 if second else 1):
-            pk, sk = one.encode(), two.encode()
+            try:
+                pk, sk = one.encode(), two.encode()
+            except UnicodeEncodeError:  # a lone surrogate
+                return read_checked(key)
             if 0 < len(pk) <= MAX_PARTITION_BYTES and (
                 0 < len(sk) <= MAX_SORT_BYTES or second is None
             ):

@@ -1,24 +1,22 @@
 """The SQL tables and statements of a table: one SQL table of rows, and one per index.
 
-A row is `(pk, sk) → item, size, expires`. An index stores only `(ipk, isk, pk, sk)`, and a query
+A row is `(pk, sk) → item, size`. An index stores only `(ipk, isk, pk, sk)`, and a query
 joins the rows. So a write touches an index only if the item's index key changes, and an index never
 holds stale values.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import repeat
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from tally.store.expressions import Path
 from tally.store.schema import Index, Table, check_item_keys, projected_names
-from tally.store.sqlite.codec import pack
 from tally.store.sqlite.columns import pack_columns, to_columns
 from tally.store.sqlite.declarations import declare
-from tally.store.sqlite.expiry import ExpiryRange, expiry_ranges
+from tally.store.sqlite.expiry import ExpiryRecord, expiry_recorder
 from tally.store.sqlite.keys import (
     RowKey,
     checked_key_reader,
@@ -26,13 +24,11 @@ from tally.store.sqlite.keys import (
     key_columns,
     row_key_reader,
 )
+from tally.store.sqlite.shapes import ItemPacker, Shapes
 from tally.store.values import Item, measure_item
 
-# The columns of a row: pk, sk, item, size, expires.
-Row: TypeAlias = tuple[bytes, bytes, bytes, int, float | None]
-
-EXPIRY_BUCKET_SECONDS = 3600
-_EXPIRY_BUCKET = f"CAST(expires / {EXPIRY_BUCKET_SECONDS} AS INTEGER)"
+# The columns of a row: pk, sk, item, size.
+Row: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +65,11 @@ class IndexLayout:
 
 
 class RowBatch(Struct, frozen=True):
-    """Encoded rows of many items.
-
-    If there are expiry ranges, they cover all rows, and the rows themselves have no expiry.
-    """
+    """Encoded rows of many items, and the records of those that expire."""
 
     keys: list[RowKey]
     rows: list[Row]
-    expiry_ranges: list[ExpiryRange]
+    expiry: list[ExpiryRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +81,21 @@ class Layout:
 
     table: Table
     declaration: str
+    building: frozenset[str]  # indexes that are not complete yet; `backfill.py`
     rows: str
     read_key: Callable[[Mapping[str, Any]], RowKey]
     checked_key: Callable[[Mapping[str, Any]], RowKey]
+    packer: ItemPacker
     # Returns the expiry time of an item, or None.
     expires: Callable[[Mapping[str, Any]], float | None]
+    # Returns the expiry records of rows by their keys and expiry times.
+    expiry_records: Callable[[Sequence[RowKey], Sequence[float | None]], list[ExpiryRecord]]
     # Validates and encodes items; the second argument holds their common attributes.
     encode_rows: Callable[[Sequence[Item], Item], "RowBatch"]
     indexes: tuple[IndexLayout, ...]
     select: str
     upsert: str
     delete: str
-    expired: str
     ranges: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def select_sizes(self, count: int) -> str:
@@ -119,7 +115,7 @@ class Layout:
         """
         statement = self.ranges.get(("insert", count))
         if statement is None:
-            marks = ",".join(["(?,?,?,?,?)"] * count)  # SQLite does not cache very long statements
+            marks = ",".join(["(?,?,?,?)"] * count)  # SQLite does not cache very long statements
             statement = self.ranges["insert", count] = (
                 f"INSERT OR FAIL INTO {self.rows} VALUES {marks}"
             )
@@ -152,24 +148,36 @@ def index_name(table: str, index: str) -> str:
     return f'"index {table} {index}"'
 
 
-def compile_layout(table: Table) -> Layout:
-    """Compile the layout of a table."""
-    rows = rows_name(table.name)
+def building_name(table: str, index: str) -> str:
+    """Return the SQL name of an index's entries until they are complete."""
+    return f'"building {table} {index}"'
+
+
+def compile_layout(table: Table, shapes: Shapes, building: frozenset[str] = frozenset()) -> Layout:
+    """Compile the layout of a table in a database with these shapes.
+
+    `building` names the indexes that are not complete yet.
+    """
+    rows, packer = rows_name(table.name), shapes.packer(table)
     return Layout(
         table=table,
-        declaration=declare(table),
+        declaration=declare(table, building),
+        building=building,
         rows=rows,
         read_key=row_key_reader(table),
         checked_key=checked_key_reader(table),
+        packer=packer,
         expires=_expiry_reader(table),
-        encode_rows=_row_encoder(table),
-        indexes=tuple(_compile_index(table, index) for index in table.by_name.values()),
+        expiry_records=expiry_recorder(table),
+        encode_rows=_row_encoder(table, packer),
+        indexes=tuple(
+            _compile_index(table, index, entries_name(table.name, index.name, building))
+            for index in table.by_name.values()
+        ),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
-        upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
-        " SET item = excluded.item, size = excluded.size, expires = excluded.expires",
+        upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
+        " SET item = excluded.item, size = excluded.size",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",
-        expired=f"SELECT pk, sk, item FROM {rows} WHERE (pk, sk) IN (SELECT pk, sk FROM {rows}"
-        f" WHERE {_EXPIRY_BUCKET} BETWEEN ? AND ? AND expires > ? AND expires <= ? LIMIT ?)",
     )
 
 
@@ -189,40 +197,48 @@ def _to_times(values: Sequence[Any]) -> list[float | None]:
     return [*map(float if {*map(type, values)} <= {int, Decimal} else _to_time, values)]
 
 
-def _row_encoder(table: Table) -> Callable[[Sequence[Item], Item], RowBatch]:
+def _row_encoder(table: Table, packer: ItemPacker) -> Callable[[Sequence[Item], Item], RowBatch]:
     expires, read_key = _expiry_reader(table), row_key_reader(table)
+    record = expiry_recorder(table)
 
-    def row(item: Item) -> Row:
-        size = measure_item(item)
-        check_item_keys(table, item)
-        return (*read_key(item), pack(item), size, expires(item))
+    def encode_each(items: Sequence[Item], common: Item) -> RowBatch:
+        rows: list[Row] = []
+        times: list[float | None] = []
+        for item in items:
+            whole = {**common, **item}
+            size = measure_item(whole)
+            check_item_keys(table, whole, size)
+            rows.append((*read_key(whole), packer.pack(whole), size))
+            times.append(expires(whole))
+        keys = [row[:2] for row in rows]
+        return RowBatch(keys, rows, record(keys, times) if table.ttl else [])
 
     def encode(items: Sequence[Item], common: Item) -> RowBatch:
         columns = to_columns(items, common)
-        if columns is not None:
-            packed, sizes = pack_columns(columns, common)  # validates values before keys
-            key_parts = key_columns(table, columns, common)
-            if key_parts is not None:
-                keys = [*zip(*key_parts, strict=True)]
-                expiry_times = (
-                    _to_times(columns[table.ttl])
-                    if table.ttl and table.ttl in columns
-                    else [expires(common)] * len(keys)
-                )
-                ranges = expiry_ranges(table.name, keys, expiry_times)
-                return RowBatch(
-                    keys,
-                    [*zip(*key_parts, packed, sizes, repeat(None) if ranges else expiry_times)],  # noqa: B905
-                    ranges,
-                )
-        rows = [row({**common, **item}) for item in items]
-        return RowBatch([encoded[:2] for encoded in rows], rows, [])
+        if columns is None:
+            return encode_each(items, common)
+        packed, sizes = pack_columns(columns, common, packer)  # validates values before keys
+        key_parts = key_columns(table, columns, common)
+        if key_parts is None:
+            return encode_each(items, common)
+        keys = [*zip(*key_parts, strict=True)]
+        rows = [*zip(*key_parts, packed, sizes, strict=True)]
+        if table.ttl is None:
+            return RowBatch(keys, rows, [])
+        times = (
+            _to_times(columns[table.ttl]) if table.ttl in columns else [expires(common)] * len(keys)
+        )
+        return RowBatch(keys, rows, record(keys, times))
 
     return encode
 
 
-def _compile_index(table: Table, index: Index) -> IndexLayout:
-    name = index_name(table.name, index.name)
+def entries_name(table: str, index: str, building: Collection[str]) -> str:
+    """Return the current SQL name of an index's entries."""
+    return building_name(table, index) if index in building else index_name(table, index)
+
+
+def _compile_index(table: Table, index: Index, name: str) -> IndexLayout:
     projected = None
     if index.projection.kind != "ALL":
         projected = projected_names(table, index)
@@ -236,31 +252,17 @@ def _compile_index(table: Table, index: Index) -> IndexLayout:
 
 
 def create_rows(table: str) -> str:
-    """Return the statements that create a table's rows and its expiry index."""
+    """Return the statement that creates a table's rows."""
     return (
         f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB NOT"
-        " NULL, size INTEGER NOT NULL,"
-        f" expires REAL, PRIMARY KEY (pk, sk)) WITHOUT ROWID; {create_expiry_index(table)}"
+        " NULL, size INTEGER NOT NULL, PRIMARY KEY (pk, sk)) WITHOUT ROWID"
     )
 
 
-def create_expiry_index(table: str) -> str:
-    """Return the statement that creates the expiry index, which contains only rows that expire.
-
-    It is ordered by hour and then by key: a device's readings of one day need few pages, whereas an
-    order by second would touch one page per reading.
-    """
+def create_entries(name: str) -> str:
+    """Return the statement that creates an index's entries with this SQL name."""
     return (
-        # `expires` makes it a covering index.
-        f'CREATE INDEX "expires {table}" ON {rows_name(table)} ({_EXPIRY_BUCKET}, pk, sk, expires)'
-        " WHERE expires IS NOT NULL"
-    )
-
-
-def create_index(table: str, index: str) -> str:
-    """Return the statement that creates an index's entries."""
-    return (
-        f"CREATE TABLE {index_name(table, index)} (ipk BLOB NOT NULL, isk BLOB NOT NULL, pk BLOB"
+        f"CREATE TABLE {name} (ipk BLOB NOT NULL, isk BLOB NOT NULL, pk BLOB"
         " NOT NULL, sk BLOB NOT NULL,"
         " PRIMARY KEY (ipk, isk, pk, sk)) WITHOUT ROWID"
     )

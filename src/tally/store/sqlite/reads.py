@@ -1,22 +1,32 @@
-"""Reads ranges page by page, in small steps that do not block the event loop."""
+"""Reads ranges page by page, in short turns that do not block the event loop.
 
-import asyncio
+A page that takes several turns is not one snapshot: each turn sees what was committed before it,
+and continues after the last key of the previous turn. An open cursor would give one snapshot, and
+keep all other reads of the connection at it too.
+"""
+
 from collections.abc import Iterator
+from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 
+from tally.kit.time_slices import TimeSlices
 from tally.store.api import MAX_PAGE_BYTES, Page, Query, Scan
-from tally.store.evaluate import matches, projector
+from tally.store.evaluate import predicate, projector
 from tally.store.schema import KeyPart, index_key
 from tally.store.sqlite import capacity
-from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.keys import encode_part, successor
 from tally.store.sqlite.layout import IndexLayout, Layout, index_name
+from tally.store.sqlite.segments import segment_test
 from tally.store.validate import KeyRange
-from tally.store.values import Item, Key
+from tally.store.values import Item, Key, measure_item
 
-_STEP_ROWS = 128
+# A read of at most this many rows takes about half a turn: it does not wait for one, and is one
+# snapshot, so that no item is missing from a page because its index key changed meanwhile.
+MAX_SHORT_READ = 128
+_NO_LIMIT = -1
 _Bound: TypeAlias = tuple[str, bytes]
 
 
@@ -33,18 +43,26 @@ class Reader:
     """Reads one page of a query or scan."""
 
     def __init__(
-        self, connection: apsw.Connection, layout: Layout, operation: Query | Scan
+        self,
+        connection: apsw.Connection,
+        layout: Layout,
+        operation: Query | Scan,
+        slices: TimeSlices,
     ) -> None:
         self._connection = connection
+        self._slices = slices
         self._layout = layout
         self._operation = operation
         self._index = layout.index_layout(operation.index) if operation.index else None
         self._forward = operation.forward if isinstance(operation, Query) else True
+        self._matches = predicate(operation.filter) if operation.filter is not None else None
         self._project = projector(operation.projection) if operation.projection else None
         self._fetches = self._index is not None and self._index.fetches(operation.projection)
         self._bytes = 0
         self._fetched_steps = 0
         self._scanned = 0
+        source = self._index.index if self._index else layout.table
+        self._is_in_segment = segment_test(source.partition, operation)
         self.items: list[Item] = []
         self._last: Item | None = None
 
@@ -52,47 +70,54 @@ class Reader:
         """Read until the limit, the page size or the end."""
         start = self._operation.start
         limit = self._operation.limit
+        is_short = limit is not None and limit <= MAX_SHORT_READ
+        if is_short and self._is_in_segment is None:
+            return self._finish(more=self._read(key_range, start, inf) is True)
         while True:
-            step_rows = _STEP_ROWS if limit is None else min(_STEP_ROWS, limit - self._scanned)
-            count, full = self._read(key_range, start, step_rows)
-            if full or (limit is not None and self._scanned >= limit):
-                return self._finish(more=True)
-            if count < step_rows:
-                return self._finish(more=False)
+            async with self._slices as deadline:
+                has_more = self._read(key_range, start, deadline)
+            if has_more is not None:
+                return self._finish(more=has_more)
             start = self._last_key()
-            await asyncio.sleep(0)
 
-    def _read(
-        self, key_range: KeyRange | None, start: Key | None, step_rows: int
-    ) -> tuple[int, bool]:
-        statement, values = self._statement(key_range, start, step_rows)
+    def _read(self, key_range: KeyRange | None, start: Key | None, deadline: float) -> bool | None:
+        """Read rows; return whether more may follow, or None if the turn ended first."""
+        limit = self._operation.limit
+        remaining = _NO_LIMIT
+        if limit is not None and self._is_in_segment is None:
+            remaining = limit - self._scanned
+        statement, values = self._statement(key_range, start, remaining)
         cursor = self._connection.execute(statement, values)
-        add_item = (
-            self._add_plain if self._index is None and self._operation.filter is None else self._add
-        )
-        count = 0
-        for packed, size in cursor:
-            count += 1
-            add_item(unpack(packed), size)
-            if self._bytes >= MAX_PAGE_BYTES:
+        add_item = self._add if self._index is None else partial(self._add_indexed, self._index)
+        unpack = self._layout.packer.unpack
+        monotonic, is_in_segment = self._slices.monotonic, self._is_in_segment
+        for pk, sk, packed, size in cursor:
+            item = unpack(packed, (pk, sk))
+            if is_in_segment is None or is_in_segment(item):
+                add_item(item, size)
+            else:
+                self._last = item  # the next turn continues after it
+            if self._bytes >= MAX_PAGE_BYTES or self._scanned == limit:
                 cursor.close()
-                return count, True
-        return count, False
+                return True
+            if monotonic() >= deadline:
+                cursor.close()
+                return None
+        return False
 
-    def _add_plain(self, item: Item, size: int) -> None:
-        """Handle the common case: no index and no filter."""
+    def _add(self, item: Item, size: int) -> None:
         self._last = item
         self._scanned += 1
         self._bytes += size
-        self.items.append(item if self._project is None else self._project(item))
+        if self._matches is None or self._matches(item):
+            self.items.append(item if self._project is None else self._project(item))
 
-    def _add(self, item: Item, size: int) -> None:
-        operation, index = self._operation, self._index
+    def _add_indexed(self, index: IndexLayout, item: Item, size: int) -> None:
         self._last = item
         self._scanned += 1
-        self._bytes += size if index is None else index.projected_size(item, size)
-        projected = item if index is None else index.project(item)
-        if operation.filter is not None and not matches(operation.filter, projected):
+        projected = index.project(item)
+        self._bytes += size if projected is item else measure_item(projected)
+        if self._matches is not None and not self._matches(projected):
             return
         if self._fetches:
             self._fetched_steps += capacity.read_steps(size)
@@ -104,10 +129,11 @@ class Reader:
             self._bytes, consistent=self._operation.consistent, fetched_steps=self._fetched_steps
         )
         return Page(
-            self.items,
+            [] if self._operation.count_only else self.items,
             self._last_key() if more and self._last is not None else None,
             self._scanned,
             cost,
+            len(self.items),
         )
 
     def _last_key(self) -> Item:
@@ -121,7 +147,7 @@ class Reader:
         return index_key(self._index.index) if self._index else ()
 
     def _statement(
-        self, key_range: KeyRange | None, start: Key | None, step_rows: int
+        self, key_range: KeyRange | None, start: Key | None, max_rows: int
     ) -> tuple[str, tuple[Any, ...]]:
         key = (self._index.index if self._index else self._layout.table) if key_range else None
         partition = (
@@ -149,7 +175,7 @@ class Reader:
             statement = statements[self._operation.index, shape] = _compose(
                 self._layout, self._index, shape
             )
-        return statement, (*partition, *(value for _, value in bounds), *start_row, step_rows)
+        return statement, (*partition, *(value for _, value in bounds), *start_row, max_rows)
 
     def _start_row(self, start: Key) -> tuple[bytes, ...]:
         """Return the page key as the columns that order the rows."""
@@ -182,12 +208,12 @@ def _bounds(sort: KeyPart, key_range: KeyRange) -> Iterator[_Bound]:
 
 def _compose(layout: Layout, index: IndexLayout | None, shape: _Shape) -> str:
     if index is None:
-        source, columns, result = layout.rows, ["pk", "sk"], "item, size"
+        source, columns, result = layout.rows, ["pk", "sk"], "pk, sk, item, size"
     else:
         # CROSS JOIN fixes the join order: index entries first, then row lookups.
         entries = index_name(layout.table.name, index.index.name)
         source = f"{entries} AS e CROSS JOIN {layout.rows} AS r ON r.pk = e.pk AND r.sk = e.sk"
-        columns, result = ["e.ipk", "e.isk", "e.pk", "e.sk"], "r.item, r.size"
+        columns, result = ["e.ipk", "e.isk", "e.pk", "e.sk"], "r.pk, r.sk, r.item, r.size"
     order = columns[1:] if shape.partition else columns
     tests = [f"{columns[0]} = ?"] if shape.partition else []
     tests += [f"{columns[1]} {operator} ?" for operator in shape.operators]

@@ -7,34 +7,71 @@ another process added.
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 from tally.store.errors import (
+    IndexBackfilling,
     InvalidSchema,
-    StorageUnwritable,
+    StorageDamaged,
     TableDiffers,
     TableExists,
     TableNotFound,
 )
-from tally.store.schema import Table
-from tally.store.sqlite.codec import unpack
-from tally.store.sqlite.declarations import declare, read_declaration
-from tally.store.sqlite.expiry import delete_expiry_ranges
-from tally.store.sqlite.files import to_store_error
+from tally.store.schema import Table, index_key
+from tally.store.sqlite.backfill import backfill_slice, begin_backfill, drop_entries
+from tally.store.sqlite.declarations import declare, read_building, read_declaration
+from tally.store.sqlite.directory import REMEDY
+from tally.store.sqlite.expiry import delete_expiry, write_expiry
+from tally.store.sqlite.files import connect, to_store_error
 from tally.store.sqlite.layout import (
     Layout,
     compile_layout,
-    create_index,
+    create_entries,
     create_rows,
+    entries_name,
     index_name,
     rows_name,
 )
+from tally.store.sqlite.shapes import Shapes
 
-_BACKFILL_ROWS = 1_000
-_compile_lock = threading.Lock()
+_EXPIRY_ROWS = 1_000
+
+
+class LayoutCache:
+    """The compiled tables of a database: equal declarations have one layout, in every thread."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = shapes
+        self._lock = threading.Lock()
+        self._layouts: dict[str, Layout] = {}
+
+    def layout(self, declaration: str) -> Layout:
+        """Return the layout of a stored declaration."""
+        with self._lock:
+            found = self._layouts.get(declaration)
+            if found is None:
+                found = compile_layout(
+                    read_declaration(declaration), self.shapes, read_building(declaration)
+                )
+                self._layouts[declaration] = found
+        return found
+
+
+def load_shapes(connection: apsw.Connection, path: Path) -> Shapes:
+    """Read the shapes of a database."""
+    shapes = Shapes(partial(connect, path))
+    try:
+        shapes.load(connection)
+    except apsw.Error as error:
+        raise to_store_error(error, path) from error
+    except msgspec.DecodeError as error:
+        raise StorageDamaged(f"{path}: the shapes are damaged ({error}): {REMEDY}") from error
+    return shapes
 
 
 class TableRegistry:
@@ -44,7 +81,8 @@ class TableRegistry:
     different snapshots.
     """
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, cache: LayoutCache) -> None:
+        self._cache = cache
         self._layouts: Mapping[str, Layout] = {}
         self._generation = -1
         self.refresh(connection)
@@ -55,14 +93,14 @@ class TableRegistry:
             generation: Any = connection.execute("SELECT value FROM generation").fetchall()[0][0]
             if generation != self._generation:
                 rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
-                layouts = [cached_layout(declaration) for (declaration,) in rows]
+                layouts = [self._cache.layout(declaration) for (declaration,) in rows]
                 self._layouts = {layout.table.name: layout for layout in layouts}
                 self._generation = generation
         except apsw.Error as error:
             raise to_store_error(error, connection.filename) from error
         except (ValueError, TypeError, LookupError, InvalidSchema) as error:
-            raise StorageUnwritable(
-                f"{connection.filename}: the table registry is damaged: {error!r}"
+            raise StorageDamaged(
+                f"{connection.filename}: the table registry is damaged: {error!r}; {REMEDY}"
             ) from error
 
     def invalidate(self) -> None:
@@ -82,14 +120,25 @@ class TableRegistry:
         Refresh first if the table or the index is unknown: another process may have created it.
         """
         found = self._layouts.get(name)
-        if found is None or (index is not None and index not in found.table.by_name):
+        if found is None or (
+            index is not None and (index not in found.table.by_name or index in found.building)
+        ):
             self.refresh(connection)
             found = self.layout(name)
+            if index in found.building:
+                raise IndexBackfilling(
+                    f"index {index} of table {name} is new and not complete yet; retry later"
+                )
         return found
 
-    def names(self) -> list[str]:
-        """Return the names of all tables."""
-        return sorted(self._layouts)
+    def names(self, connection: apsw.Connection) -> list[str]:
+        """Return the names of all tables whose rows and indexes exist."""
+        statement = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        try:
+            found = {f'"{name}"' for (name,) in connection.execute(statement)}
+        except apsw.Error as error:
+            raise to_store_error(error, connection.filename) from error
+        return sorted(name for name, layout in self._layouts.items() if _sql_names(layout) <= found)
 
     def create(self, connection: apsw.Connection, table: Table) -> None:
         """Create a table."""
@@ -97,7 +146,7 @@ class TableRegistry:
             raise TableExists(f"table {table.name} already exists")
         connection.execute(create_rows(table.name))
         for index in table.by_name:
-            connection.execute(create_index(table.name, index))
+            connection.execute(create_entries(index_name(table.name, index)))
         self._record(connection, table)
 
     def ensure(self, connection: apsw.Connection, table: Table) -> None:
@@ -113,35 +162,50 @@ class TableRegistry:
             )
         if _stored_part(stored) == _stored_part(table):
             return
-        self._alter(connection, layout, table)
-        self._record(connection, table)
+        self._record(connection, table, self._alter(connection, layout, table))
+
+    def advance_backfill(self, connection: apsw.Connection, name: str) -> bool:
+        """Fill the next slice of a new index; return whether all indexes are complete."""
+        layout = self.layout(name)
+        for index in sorted(layout.building)[:1]:
+            if backfill_slice(connection, layout, index):
+                self._record(connection, layout.table, layout.building - {index})
+        return not self.layout(name).building
 
     def drop(self, connection: apsw.Connection, name: str) -> None:
         """Delete a table with all items."""
-        for index in self.layout(name).table.by_name:
-            connection.execute(f"DROP TABLE {index_name(name, index)}")
+        layout = self.layout(name)
+        for index in layout.table.by_name:
+            drop_entries(connection, layout, index)
         connection.execute(f"DROP TABLE {rows_name(name)}")
-        delete_expiry_ranges(connection, name)
+        delete_expiry(connection, name)
         connection.execute("DELETE FROM tables WHERE name = ?", (name,))
         self._increment_generation(connection)
 
-    def _alter(self, connection: apsw.Connection, layout: Layout, table: Table) -> None:
+    def _alter(self, connection: apsw.Connection, layout: Layout, table: Table) -> frozenset[str]:
+        """Change the indexes and the TTL; return the indexes that are not complete then."""
         stored = layout.table
-        for name, index in stored.by_name.items():
-            if table.by_name.get(name) != index:
-                connection.execute(f"DROP TABLE {index_name(table.name, name)}")
-        added = {name for name, index in table.by_name.items() if stored.by_name.get(name) != index}
+        retained = {
+            name
+            for name, index in table.by_name.items()
+            if name in stored.by_name and index_key(stored.by_name[name]) == index_key(index)
+        }
+        for name in stored.by_name.keys() - retained:
+            drop_entries(connection, layout, name)
+        added = table.by_name.keys() - retained
         for name in added:
-            connection.execute(create_index(table.name, name))
-        if added or stored.ttl != table.ttl:
-            _backfill(connection, compile_layout(table), added)
-            delete_expiry_ranges(
-                connection, table.name
-            )  # the backfill stores the expiry in every row
+            begin_backfill(connection, table.name, name)
+        building = frozenset(added | (layout.building & retained))
+        if stored.ttl != table.ttl:
+            delete_expiry(connection, table.name)
+            _record_expiry(connection, self._cache.layout(declare(table, building)))
+        return building
 
-    def _record(self, connection: apsw.Connection, table: Table) -> None:
+    def _record(
+        self, connection: apsw.Connection, table: Table, building: frozenset[str] = frozenset()
+    ) -> None:
         connection.execute(
-            "INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declare(table))
+            "INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declare(table, building))
         )
         self._increment_generation(connection)
 
@@ -150,28 +214,27 @@ class TableRegistry:
         self.refresh(connection)
 
 
-def _backfill(connection: apsw.Connection, layout: Layout, added: set[str]) -> None:
-    """Fill new indexes and the expiry column from the existing rows."""
-    indexes = [index for index in layout.indexes if index.index.name in added]
+def _sql_names(layout: Layout) -> set[str]:
+    name = layout.table.name
+    entries = (entries_name(name, index, layout.building) for index in layout.table.by_name)
+    return {layout.rows, *entries}
+
+
+def _record_expiry(connection: apsw.Connection, layout: Layout) -> None:
+    """Write the expiry records of the existing rows."""
     select = (
-        f"SELECT pk, sk, item, expires FROM {layout.rows} WHERE (pk, sk) > (?, ?)"
-        f" ORDER BY pk, sk LIMIT {_BACKFILL_ROWS}"
+        f"SELECT pk, sk, item FROM {layout.rows} WHERE (pk, sk) > (?, ?)"
+        f" ORDER BY pk, sk LIMIT {_EXPIRY_ROWS}"
     )
-    update = f"UPDATE {layout.rows} SET expires = ? WHERE pk = ? AND sk = ?"
     last_key: Any = (b"", b"")
     while True:
         rows: Any = connection.execute(select, last_key).fetchall()
         if not rows:
             return
         last_key = rows[-1][:2]
-        for pk, sk, packed, expires in rows:
-            item = unpack(packed)
-            for index in indexes:
-                key = index.read_key(item)
-                if key is not None:
-                    connection.execute(index.insert, (*key, pk, sk))
-            if layout.expires(item) != expires:
-                connection.execute(update, (layout.expires(item), pk, sk))
+        items = [layout.packer.unpack(packed, (pk, sk)) for pk, sk, packed in rows]
+        keys = [row[:2] for row in rows]
+        write_expiry(connection, layout.expiry_records(keys, [*map(layout.expires, items)]))
 
 
 def _stored_part(table: Table) -> Table:
@@ -182,14 +245,3 @@ def _stored_part(table: Table) -> Table:
         version="",
         indexes=tuple(sorted(table.by_name.values(), key=lambda index: index.name)),
     )
-
-
-def cached_layout(declaration: str) -> Layout:
-    """Return the same layout object for equal declarations, in every thread."""
-    with _compile_lock:
-        return _compile_cached(declaration)
-
-
-@lru_cache(maxsize=1024)
-def _compile_cached(declaration: str) -> Layout:
-    return compile_layout(read_declaration(declaration))

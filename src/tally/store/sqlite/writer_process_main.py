@@ -19,7 +19,7 @@ from tally.store.errors import StoreUnavailable
 from tally.store.sqlite.files import connect, file_identity
 from tally.store.sqlite.group_executor import BatchingExecutor
 from tally.store.sqlite.ipc import MessageConnection, decode_request, encode_response
-from tally.store.sqlite.table_registry import TableRegistry
+from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.writer_thread import WriterThread
 
 _GC_THRESHOLD = 50_000  # rows live until the commit and have no reference cycles
@@ -35,13 +35,14 @@ async def serve_batches(path: Path, identity: tuple[int, int], descriptor: int) 
     if file_identity(path) != identity:
         return
     connection = connect(path)
-    registry = TableRegistry(connection)
+    layouts = LayoutCache(load_shapes(connection, path))
+    registry = TableRegistry(connection, layouts)
     connection.close()
-    writer = WriterThread(path, loop, BatchingExecutor(registry), identity)
+    writer = WriterThread(path, loop, BatchingExecutor(registry, layouts.shapes), identity)
     ended = asyncio.Event()
 
     def on_message(message: bytes) -> None:
-        number, batch = decode_request(message)
+        number, batch = decode_request(message, layouts)
         writer.submit(batch).add_done_callback(partial(respond, number))
 
     def respond(number: int, future: "asyncio.Future[Any]") -> None:

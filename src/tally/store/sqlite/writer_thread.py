@@ -18,7 +18,7 @@ from tally.store.errors import StorageUnwritable, StoreError, StoreUnavailable
 from tally.store.sqlite.checkpoint import Checkpoint
 from tally.store.sqlite.files import connect, file_identity, to_store_error
 
-_MAX_GROUP = 512
+_MAX_GROUP = 512  # plus the jobs of one iteration of the event loop
 
 
 class WriteJob:
@@ -57,7 +57,8 @@ class WriterThread:
         self._loop = loop
         self._executor = executor
         self._connection = connect(path)
-        self._queue: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
+        self._submitted: list[WriteJob] = []  # during this iteration of the event loop
+        self._queue: queue.SimpleQueue[list[WriteJob] | None] = queue.SimpleQueue()
         self._closed = False
         self._checkpoint = Checkpoint(path)
         self._connection.set_wal_hook(self._checkpoint.on_commit)
@@ -69,14 +70,26 @@ class WriterThread:
         if self._closed:
             raise StoreUnavailable("the store is closed")
         future = self._loop.create_future()
-        self._queue.put(WriteJob(work, future))
+        if not self._submitted:
+            self._loop.call_soon(self._hand_over)
+        self._submitted.append(WriteJob(work, future))
         return future
+
+    def _hand_over(self) -> None:
+        """Wake the thread once per iteration of the event loop.
+
+        Woken by the first job, it would compete for the GIL with the requests that are about to
+        submit theirs, and commit a group for each.
+        """
+        jobs, self._submitted = self._submitted, []
+        self._queue.put(jobs)
 
     async def close(self) -> None:
         """Complete the queued work and stop."""
         if self._closed:
             return
         self._closed = True
+        self._hand_over()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._checkpoint.close)
@@ -97,13 +110,13 @@ class WriterThread:
         for the GIL.
         """
         group: list[WriteJob] = []
-        job = self._queue.get()
-        while job is not None:
-            group.append(job)
-            if len(group) == _MAX_GROUP:
+        jobs = self._queue.get()
+        while jobs is not None:
+            group += jobs
+            if len(group) >= _MAX_GROUP:
                 return group, True
             try:
-                job = self._queue.get_nowait()
+                jobs = self._queue.get_nowait()
             except queue.Empty:
                 return group, True
         return group, False

@@ -15,7 +15,7 @@ from tally.store.errors import ConditionFailed
 from tally.store.evaluate import apply, matches, project
 from tally.store.expressions import Discard, Remove
 from tally.store.sqlite import capacity
-from tally.store.sqlite.codec import pack, unpack
+from tally.store.sqlite.expiry import write_expiry
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import ItemChange, Layout
 from tally.store.sqlite.rows import put_rows
@@ -47,7 +47,9 @@ def prepare(layout: Layout, write: Write) -> PreparedWrite:
 def encode_write(layout: Layout, write: Write, size: int = 0) -> PreparedWrite:
     """Encode a validated write; `size` is the size of a put's item."""
     if isinstance(write, Put):
-        return PreparedWrite(write, layout.read_key(write.item), size, pack(write.item))
+        return PreparedWrite(
+            write, layout.read_key(write.item), size, layout.packer.pack(write.item)
+        )
     return PreparedWrite(write, layout.read_key(write.key))
 
 
@@ -66,7 +68,7 @@ def refresh(layout: Layout, prepared: PreparedWrite) -> PreparedWrite:
 def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[Item | None, int]:
     """Return the item at a key and its size."""
     row = connection.execute(layout.select, key).fetchone()
-    return (None, 0) if row is None else (unpack(row[0]), row[1])
+    return (None, 0) if row is None else (layout.packer.unpack(row[0], key), row[1])
 
 
 def plan_change(
@@ -99,15 +101,19 @@ def plan_change(
     )
     after = apply(write.actions, start)
     after_size = check_updated(layout.table, start, start_size, after, write.actions)
-    return ItemChange(layout, key, before, before_size, after, after_size, pack(after))
+    return ItemChange(
+        layout, key, before, before_size, after, after_size, layout.packer.pack(after)
+    )
 
 
 def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
     """Write a change to the row and its index entries."""
     layout, key = change.layout, change.key
     if change.after is not None:
-        values = (*key, change.packed, change.after_size, layout.expires(change.after))
-        connection.execute(layout.upsert, values)
+        connection.execute(layout.upsert, (*key, change.packed, change.after_size))
+        expires = layout.expires(change.after)
+        if expires is not None:
+            write_expiry(connection, layout.expiry_records([key], [expires]))
     elif change.before is not None:
         connection.execute(layout.delete, key)
     for index in layout.indexes:
@@ -123,12 +129,12 @@ def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
 
 def write_one(connection: apsw.Connection, layout: Layout, prepared: PreparedWrite) -> WriteResult:
     """Apply a single write."""
-    write = prepared.write
     change = plan_change(connection, layout, prepared)
     if change is None:
         return WriteResult(None, Capacity())
     apply_change(connection, change)
-    return WriteResult(_returned(write, change), capacity.change_capacity(change))
+    item = _returned_item(connection, prepared, change)
+    return WriteResult(item, capacity.change_capacity(change))
 
 
 def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:
@@ -146,9 +152,11 @@ def put_many(
     connection: apsw.Connection, layout: Layout, puts: Sequence[PreparedWrite]
 ) -> list[WriteResult]:
     """Apply unconditional puts into one table, with distinct keys, in few statements."""
-    expires = layout.expires
-    rows = [(*put.key, put.packed, put.size, expires(put.write.item)) for put in puts]  # type: ignore[union-attr]
+    rows = [(*put.key, put.packed, put.size) for put in puts]
     sizes = put_rows(connection, layout, rows)
+    if layout.table.ttl is not None:
+        times = [layout.expires(put.write.item) for put in puts]  # type: ignore[union-attr]
+        write_expiry(connection, layout.expiry_records([put.key for put in puts], times))
     return [_RESULTS[capacity.write_units(max(put.size, sizes.get(put.key, 0)))] for put in puts]
 
 
@@ -163,11 +171,17 @@ class _ResultCache(dict[float, WriteResult]):
 _RESULTS = _ResultCache()
 
 
-def _returned(write: Write, change: ItemChange) -> Item | None:
+def _returned_item(
+    connection: apsw.Connection, prepared: PreparedWrite, change: ItemChange
+) -> Item | None:
+    write = prepared.write
     returns: Returns = "NONE" if isinstance(write, Check) else write.returns
     if returns == "NONE":
         return None
-    item = change.before if returns.endswith("OLD") else change.after
+    if returns.endswith("OLD"):
+        item = change.before
+    else:  # the new item as a reader gets it, without the caller's own objects
+        item, _ = read_row(connection, change.layout, prepared.key)
     if item is None or returns.startswith("ALL") or not isinstance(write, Update):
         return item
     return project(item, [action.path for action in write.actions]) or None

@@ -1,0 +1,37 @@
+"""Facts about a database as a whole, such as its id, in the SQL table `store_state`."""
+
+import secrets
+from typing import Any, Final
+
+import apsw
+
+STORE_ID: Final = "id"
+_CREATE_STATE = (
+    "CREATE TABLE IF NOT EXISTS store_state (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+    " WITHOUT ROWID"
+)
+
+
+def read_state(connection: apsw.Connection, name: str) -> str | None:
+    """Return a value, or None if it was never written."""
+    if not connection.table_exists(None, "store_state"):
+        return None
+    row: Any = connection.execute(
+        "SELECT value FROM store_state WHERE name = ?", (name,)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def write_state(connection: apsw.Connection, name: str, value: str) -> None:
+    """Write a value inside the caller's transaction."""
+    connection.execute(_CREATE_STATE)
+    connection.execute("INSERT OR REPLACE INTO store_state VALUES (?, ?)", (name, value))
+
+
+def create_store_id(connection: apsw.Connection) -> str:
+    """Give the database an id inside the caller's transaction, unless it has one; return it."""
+    store_id = read_state(connection, STORE_ID)
+    if store_id is None:
+        store_id = secrets.token_hex(16)
+        write_state(connection, STORE_ID, store_id)
+    return store_id
