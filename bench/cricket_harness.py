@@ -16,13 +16,13 @@ from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import SystemClock
 from tally.settings import Secret, Settings
 from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.page_protection import CONTROL_HEADERS
 from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
 from tally.store.sqlite import SqliteEngine
 
 # So that all matches start within the month that a sync covers.
 _SECONDS_BETWEEN_MATCHES = 250
-_SECRET = Secret("a made-up secret of thirty-two characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ async def start_sportmonks(matches: int) -> AsyncIterator[SportMonksProgram]:
         control = f"{program.url}/_sim"
         response = (
             await client.post(f"{control}/schedule")
+            .headers(CONTROL_HEADERS)
             .body_json({"count": matches, "apart": _SECONDS_BETWEEN_MATCHES})
             .build()
             .send()
@@ -57,6 +58,7 @@ async def start_sportmonks(matches: int) -> AsyncIterator[SportMonksProgram]:
         ]
         await (
             client.post(f"{control}/matches/{BUNDLED_MATCH_ID}/step")
+            .headers(CONTROL_HEADERS)
             .body_json({"deliveries": 40})
             .build()
             .send()
@@ -78,7 +80,6 @@ async def open_backend(directory: Path, api: str) -> AsyncIterator[InProcessBack
         data_dir=directory,
         backends=("cricket",),
         store_writer_process_rate=0,
-        cricket_admin_key=_SECRET,
         cricket_sportmonks_url=api,
         cricket_sportmonks_token=Secret(API_TOKEN),
         cricket_sportmonks_timeout=60,
@@ -86,7 +87,7 @@ async def open_backend(directory: Path, api: str) -> AsyncIterator[InProcessBack
     )
     async with open_application(settings) as application:
         yield InProcessBackend(
-            cast("SqliteEngine", application.store.engine),
+            cast("SqliteEngine", application.engine),
             cast("Cricket", application.backends["cricket"]),
         )
 

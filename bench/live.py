@@ -3,8 +3,8 @@
 The store is SQLite with one Live Activity per follower; the APNs simulator runs in a separate
 process. The time starts when the changed feed is polled (in production up to 2.5 s later) and ends
 with the response to the last push. In the same run, in alternation, the raw HTTP/2 client sends as
-many pushes of the same size and does nothing else. With a broadcast channel, one request reaches
-all followers.
+many pushes of the same size and does nothing else. Both run with the garbage collection and the
+thread switching of `tally serve`. With a broadcast channel, one request reaches all followers.
 """
 
 import secrets
@@ -20,6 +20,7 @@ from bench.live_harness import (
     LocalScores,
     create_activities,
     open_live_harness,
+    server_interpreter,
 )
 from bench.push import (
     make_client,
@@ -38,7 +39,9 @@ from tally.settings import Settings
 FOLLOWERS: Final = 100_000
 MAX_ROUNDS: Final = 3
 MATCHES: Final = (1, 10, 20)
-_MAX_RATIO: Final = 1 / 0.7
+# The share of the raw client's rate: of one match, and of several at a time.
+_MIN_SHARES: Final = {1: 0.8}
+_MIN_SHARE: Final = 0.7
 _SECTION: Final = "a live match with followers"
 
 
@@ -78,7 +81,7 @@ class TimedGateway:
 
 async def live(rounds: int, followers: int = FOLLOWERS) -> AsyncIterator[Line]:
     """Measure one, ten and twenty matches with the same number of followers, then a channel."""
-    with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+    with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory, server_interpreter():
         async with (
             run_simulator(Path(directory)) as settings,
             open_apns(settings, SystemClock(), Metrics()) as gateway,
@@ -118,6 +121,7 @@ async def _measure_tokens(
     mine, theirs, ratio = await measure_alternately(ours, raw, rounds)
     for client in clients:
         await client.close()
+    share = _MIN_SHARES.get(crowd.matches, _MIN_SHARE)
     note = (
         f"{min(seconds):.1f} to {max(seconds):.1f} s from the feed to the last push; "
         f"{1e6 / mine:,.0f}/s, raw {1e6 / theirs:,.0f}/s; "
@@ -130,8 +134,8 @@ async def _measure_tokens(
         "raw client",
         theirs,
         ratio,
-        "70 % of raw",
-        ratio <= _MAX_RATIO,
+        f"{share:.0%} of raw",
+        ratio <= 1 / share,
         note,
     )
 

@@ -1,9 +1,11 @@
 """Opens one instance of the live services on a store with any number of Live Activities."""
 
 import asyncio
+import gc
 import secrets
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,10 +24,14 @@ from tally.cricket.sportmonks.translation import translate_match
 from tally.cricket.wiring.live import open_live
 from tally.cricket.wiring.queries import build_queries
 from tally.dependencies import Dependencies
+from tally.instance.operators import open_operators
+from tally.instance.streams import open_streams
 from tally.kit.clock import SystemClock
 from tally.kit.cursors import Cursors
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics
+from tally.kit.readiness import ReadinessMonitor
+from tally.kit.server import tune_interpreter
 from tally.settings import Secret, Settings
 from tally.sim.sportmonks.cricsheet import bundled_match
 from tally.sim.sportmonks.playback import MatchPlayback
@@ -58,6 +64,9 @@ class LocalScores:
         """Bowl one more ball in every match."""
         for playback in self.playbacks:
             playback.deliver(1)
+
+    def live_interval(self) -> float:
+        return 0.0
 
     async def live(self) -> LivePoll:
         feeds = tuple(self._feed(playback) for playback in self.playbacks)
@@ -97,6 +106,21 @@ class LiveHarness:
         await self.workers.wait_idle()
 
 
+@contextmanager
+def server_interpreter() -> Iterator[None]:
+    """Collect garbage and switch threads as `tally serve` does, for both sides of a comparison."""
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    tune_interpreter()
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(interval)
+
+
 @asynccontextmanager
 async def open_live_harness(
     directory: Path, apns: PushGateway, scores: LocalScores
@@ -107,13 +131,17 @@ async def open_live_harness(
         for repository in REPOSITORIES:
             for table in owned_tables(repository):
                 await engine.create_table(table)
+        settings, store = Settings(), Store(engine, clock)
         dependencies = Dependencies(
-            settings=Settings(),
+            settings=settings,
             clock=clock,
             metrics=metrics,
             hub=Hub(clock, metrics),
             cursors=Cursors(Secret("a made-up secret of thirty-two characters")),
-            store=Store(engine, clock),
+            store=store,
+            operators=open_operators(settings, store, clock),
+            readiness=ReadinessMonitor(clock),
+            streams=open_streams(settings, store, clock, metrics),
         )
         tables = Repositories.create(dependencies.store)
         queries = build_queries(tables, clock)

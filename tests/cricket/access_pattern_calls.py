@@ -2,13 +2,18 @@
 
 from dataclasses import replace
 
+from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.records import (
     ActivityStatus,
     EndReason,
+    MatchTimeline,
     NotificationKind,
+    QuotaWindow,
+    TeamFollow,
     format_start_time,
 )
 from tally.cricket.repository.active_matches import ActiveMatchRepository
+from tally.cricket.repository.deleted_follows import DeletedFollowRepository
 from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
@@ -19,10 +24,12 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository
 from tally.cricket.repository.notifications import NotificationRepository
 from tally.cricket.repository.processing import ProcessingRepository
+from tally.cricket.repository.request_windows import QuotaWindowRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
+from tally.cricket.repository.timelines import TimelineRepository
 from tally.store.store import Store
 from tests.cricket import factories
 from tests.cricket.factories import DAY, MOMENT, NOW
@@ -40,13 +47,14 @@ async def call_all_access_patterns(store: Store) -> None:
         _fixture_cache,
         _activities,
         _matches,
+        _request_windows,
     ):
         await tour(store)
 
 
 async def _fixtures(store: Store) -> None:
     fixtures = FixtureRepository(store)
-    fixture = factories.fixture(replay_of="1")
+    fixture = factories.fixture(replay_of="1", followers_pending="1")
     await fixtures.write_batch([fixture])
     await fixtures.get(fixture.match_id)
     await fixtures.get_many([fixture.match_id])
@@ -56,6 +64,8 @@ async def _fixtures(store: Store) -> None:
     await fixtures.live()
     await fixtures.archive(fixture.match_id, MOMENT)
     await fixtures.by_league(fixture.league_id, 10)
+    await fixtures.pending(1_000)
+    await fixtures.record_followers(fixture, None)
     await fixtures.delete_replay(fixture.match_id)
 
 
@@ -91,8 +101,14 @@ async def _devices(store: Store) -> None:
     await devices.list_by_user(phone.user_id, NOW)
     updated = await devices.update_push_to_start(phone, "start", MOMENT, NOW + DAY)
     assert updated is not None
+    await devices.claim_restart(updated, MOMENT)
+    await devices.owners_of_token(updated.device_token)
+    await devices.owners_of_id(updated.device_id)
+    await devices.owners_of_start_token("start")
     await devices.remove_push_to_start(updated)
     await devices.delete(phone.user_id, phone.device_token, NOW)
+    phone = await devices.register(phone, is_only_one=False)
+    assert await devices.hand_over((phone.user_id, phone.device_token), phone.updated_at)
 
 
 async def _followers(store: Store) -> None:
@@ -103,9 +119,20 @@ async def _followers(store: Store) -> None:
     await follows.get(match_id, user, NOW)
     assert len([item async for item in follows.list_by_match(match_id, NOW)]) == 2
     await follows.list_by_user(user, NOW, 10)
-    await follows.change_team(match_id, user, "1", NOW)
+    await follows.change(match_id, user, NOW, team_id="1")
+    await follows.move(match_id, NOW + 5 * DAY, NOW)
+    ended = await follows.unfollow(match_id, user, NOW)
+    assert ended is not None
+    assert await follows.restore(ended)
     await follows.unfollow(match_id, user, NOW)
+    await _team_followers(store, match_id, user)
     await follows.remove_all(match_id)
+    deleted_follows = DeletedFollowRepository(store)
+    await deleted_follows.keep([ended, replace(ended, user_id="another")], NOW)
+    assert [page async for page in deleted_follows.pages(match_id, NOW)]
+    assert await deleted_follows.match_ids(user) == [match_id]
+    await deleted_follows.remove(match_id, user)
+    await deleted_follows.remove_all(match_id)
     for token in ("a", "b", "c"):
         await subscriptions.register(
             factories.subscription(match_id, user_id=user, push_token=token)
@@ -115,9 +142,27 @@ async def _followers(store: Store) -> None:
         len([subscription async for subscription in subscriptions.list_by_match(match_id, NOW)])
         == 4
     )
+    assert len(await subscriptions.list_by_owner(user)) == 3
+    await subscriptions.change_alerts(match_id, user, AlertChoice.RESULT)
     await subscriptions.remove(match_id, "a", user)
     await subscriptions.remove_by_user(match_id, user)
     await subscriptions.remove_all(match_id)
+
+
+async def _team_followers(store: Store, match_id: str, user: str) -> None:
+    follows = FollowRepository(store)
+    await follows.follow_team(TeamFollow(team_id="1", user_id=user, created_at=MOMENT))
+    assert await follows.get_team("1", user)
+    assert user in await follows.list_team_followers("1", "", 1_000)
+    assert len(await follows.list_teams(user)) == 1
+    follow = factories.follow(match_id, user_id=user, via_team_id="1")
+    assert await follows.add_for_team([follow]) == [follow]
+    assert await follows.add_for_team([follow]) == []
+    assert await follows.assign_to_team(follow, "2")
+    assert await follows.remove_for_team(replace(follow, via_team_id="2"))
+    await follows.decline(follow)
+    await follows.unfollow_team("1", user)
+    await follows.remove_by_user(user)
 
 
 async def _notifications_and_locks(store: Store) -> None:
@@ -125,6 +170,7 @@ async def _notifications_and_locks(store: Store) -> None:
     notice = factories.notice(factories.number())
     await notifications.mark_sent(notice)
     await notifications.was_sent(notice.match_id, notice.user_id, NotificationKind.PREMATCH, NOW)
+    await notifications.remove([notice.match_id], notice.user_id)
     name = factories.name("match")
     await locks.acquire(name, "me", MOMENT, MOMENT + 10_000)
     await locks.extend(name, "me", MOMENT + 20_000)
@@ -165,7 +211,7 @@ async def _fixture_cache(store: Store) -> None:
     await cache.put(near)
     await cache.get(near.match_id, NOW)
     await cache.get_many([near.match_id, far.match_id], NOW)
-    await cache.by_league(near.league_id, NOW)
+    await cache.by_league(near.league_id, near.starting_at, near.starting_at, NOW)
     assert [item async for item in cache.all(NOW)]
 
 
@@ -174,14 +220,19 @@ async def _activities(store: Store) -> None:
     made = factories.activity(factories.number())
     await activities.create(made)
     await activities.get(made.match_id, made.user_id, made.device_id, MOMENT)
-    await activities.claim_start(made, MOMENT, None, "hash")
+    await activities.claim_start(made, replace(made, starts=1, channel_id="channel"))
+    await activities.release_start(replace(made, starts=1), None)
+    await activities.confirm(made.match_id, made.user_id, made.device_id, MOMENT)
+    await activities.mark_missing(made.match_id, made.user_id, made.device_id, MOMENT)
     await activities.activate(replace(made, status=ActivityStatus.ACTIVE, update_token="token"))
     assert [item async for page in activities.targets(made.match_id, MOMENT) for item in page]
     assert [activity async for activity in activities.list_by_match(made.match_id, MOMENT)]
     await activities.list_by_user(made.match_id, made.user_id, MOMENT)
-    await activities.change_team(made, "1")
+    await activities.change_follow(made, "1", AlertChoice.ALL)
     await activities.end(made, EndReason.MATCH_END, MOMENT)
     await activities.mark_end_delivered(replace(made, update_token="token"))
+    await activities.list_by_owner(made.user_id)
+    await activities.delete_ended(made)
 
 
 async def _matches(store: Store) -> None:
@@ -195,3 +246,14 @@ async def _matches(store: Store) -> None:
     await matches.set_channel(active_match.match_id, "channel")
     await matches.list_unfinished()
     await matches.end(active_match.match_id, MOMENT, NOW)
+
+
+async def _request_windows(store: Store) -> None:
+    windows = QuotaWindowRepository(store)
+    resource, window = factories.name("resource"), QuotaWindow(10, MOMENT)
+    assert await windows.replace(resource, None, window)
+    assert await windows.get(resource) == window
+    timelines = TimelineRepository(store)
+    timeline = MatchTimeline(factories.number(), "[]", NOW + DAY)
+    await timelines.put(timeline)
+    assert await timelines.get(timeline.match_id, NOW) == timeline

@@ -247,10 +247,17 @@ class SharedApns:
     clock: ManualClock
     apns: ApnsHarness
 
+    def reset(self) -> None:
+        self.apns.simulator.log.clear()
+        self.apns.simulator.faults.clear()
+        self.apns.simulator.devices.accepts_any_token = False
+        self.apns.simulator.channels.configs.clear()
+
 
 @asynccontextmanager
 async def open_shared_apns(directory: Path) -> AsyncIterator[SharedApns]:
-    clock = ManualClock(datetime(2026, 11, 15, 14, tzinfo=UTC))
+    # In the far future, because an emulator deletes expired items by its own clock.
+    clock = ManualClock(datetime(2096, 11, 15, 14, tzinfo=UTC))
     async with open_apns_harness(directory, clock) as apns:
         yield SharedApns(clock, apns)
 
@@ -261,9 +268,7 @@ async def open_activities_harness(
 ) -> AsyncIterator[ActivitiesHarness]:
     """Open a new store; reset the shared simulator."""
     clock = shared.clock
-    shared.apns.simulator.log.clear()
-    shared.apns.simulator.faults.clear()
-    shared.apns.simulator.devices.accepts_any_token = False
+    shared.reset()
     async with open_sqlite(directory / "store", clock=lambda: clock.time_ns() / 1e9) as engine:
         for repository in REPOSITORIES:
             for table in owned_tables(repository):

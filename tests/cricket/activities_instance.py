@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry
+
 from tally.cricket.repository.repositories import Repositories
+from tally.cricket.service.activities.activity_counts import ActivityCounts
 from tally.cricket.service.activities.lifecycle import ActivityService
 from tally.cricket.service.activities.orchestrator import MatchOrchestrator
 from tally.cricket.service.activities.prematch import PrematchNotifier
@@ -31,7 +34,9 @@ def make_instance(
     factory = ActivityFactory(repositories, apns, read_display, clock, owner)
     notifier = factory.notifier()
     return Instance(
-        orchestrator=factory.orchestrator(uses_channels=uses_channels),
+        orchestrator=factory.orchestrator(
+            ActivityCounts(clock, CollectorRegistry()), uses_channels=uses_channels
+        ),
         activities=factory.activities(),
         prematch=PrematchNotifier(
             fixtures=repositories.fixtures,

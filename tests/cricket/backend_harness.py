@@ -13,6 +13,7 @@ from pyreqwest.client import Client, ClientBuilder
 from tally.app import Application, build_app, open_application
 from tally.cricket.model.feed import InningsFeed, MatchFeed, MatchStatus, Overs, Side
 from tally.cricket.model.records import Fixture, LiveActivity, format_start_time
+from tally.cricket.model.results import CONFIRMING_POLLS, FINAL_AFTER_MS
 from tally.cricket.wiring.backend import Cricket
 from tally.kit.clock import ManualClock
 from tally.kit.server import serving
@@ -23,6 +24,7 @@ from tally.sim.phones.cricket_client import CricketClient
 from tally.sim.phones.phone import VirtualPhone
 from tally.sim.phones.push_services import LocalPushService
 from tests.cricket import factories
+from tests.cricket.api_harness import signing_keys
 from tests.sim.phone_harness import IMMEDIATE_RETRIES
 
 MAILBOX = "phones"
@@ -51,7 +53,7 @@ class BackendHarness:
         await self.stack.aclose()
         self.application, self.url = await _start(self.stack, self.settings, self.clock)
         for device, phone in self.phones.items():
-            phone.api = self._api(device.split("/")[0])
+            phone.api = self.client_of(device.split("/")[0])
             phone.app = None
             await phone.launch()
 
@@ -62,7 +64,7 @@ class BackendHarness:
         device = f"{owner}/{name}"
         phone = VirtualPhone(
             device.replace("/", "-"),
-            self._api(owner),
+            self.client_of(owner),
             LocalPushService(self.apns.devices),
             self.clock,
             os_version,
@@ -72,7 +74,7 @@ class BackendHarness:
         await phone.launch()
         return phone
 
-    def _api(self, owner: str) -> CricketClient:
+    def client_of(self, owner: str) -> CricketClient:
         async def token() -> str:
             return self.cognito.user_token(owner)
 
@@ -119,6 +121,18 @@ class BackendHarness:
         await self.cricket.live.workers.wait_idle()
         await self.deliver()
 
+    async def confirm_result(self, fixture: Fixture, runs: int) -> None:
+        """Let two polls agree that the match is finished."""
+        for _ in range(CONFIRMING_POLLS):
+            await self.poll(fixture, runs, MatchStatus.FINISHED)
+
+    async def archive(self, fixture: Fixture) -> None:
+        """Archive the match after ten minutes, as the reconciliation does."""
+        await self.clock.advance(FINAL_AFTER_MS / 1000)
+        await self.cricket.repositories.fixtures.archive(
+            fixture.match_id, self.clock.milliseconds()
+        )
+
     async def orchestrate(self, seconds: float = 30) -> None:
         """Run the orchestrator and deliver all pushes."""
         await self.clock.advance(seconds)
@@ -158,7 +172,7 @@ async def open_backend_harness(directory: Path) -> AsyncIterator[BackendHarness]
     clock = ManualClock(datetime(2026, 11, 15, 14, tzinfo=UTC))
     async with (
         ApnsSimulator(clock).serving() as apns,
-        CognitoSimulator(clock).serving() as cognito,
+        CognitoSimulator(clock, keys=signing_keys()).serving() as cognito,
         ClientBuilder().build() as client,
         AsyncExitStack() as stack,
     ):

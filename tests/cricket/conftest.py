@@ -10,10 +10,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tally.cricket.repository.repositories import REPOSITORIES
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
-from tally.store.catalogue import owned_tables
 from tally.store.store import Store
 from tests.cricket.activities_harness import (
     ActivitiesHarness,
@@ -22,19 +20,21 @@ from tests.cricket.activities_harness import (
     open_shared_apns,
 )
 from tests.cricket.apns_harness import ApnsHarness, open_apns_harness
+from tests.cricket.pipeline_fakes import FakePushGateway, FakeScores
+from tests.cricket.pipeline_harness import PipelineInstance, open_instance
+from tests.cricket.tables import TABLES
 from tests.log_capture import captured_log
 from tests.store.emulators import engines, open_engine
 
 LogText: TypeAlias = Callable[[], str]
 ENGINES = engines("local")
-TABLES = tuple(table for repository in REPOSITORIES for table in owned_tables(repository))
 
 
 @pytest.fixture(scope="session", params=ENGINES)
 async def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
-    """Open each engine with the fifteen tables."""
+    """Open each engine with the tables of cricket."""
     folder = tmp_path_factory.mktemp("cricket")
     async with open_engine(request.param, folder, TABLES) as opened:
         yield opened
@@ -71,6 +71,13 @@ async def harness(tmp_path: Path, shared_apns: SharedApns) -> AsyncIterator[Acti
         yield opened
 
 
+@pytest.fixture
+def harness_per_engine(engine: Engine, shared_apns: SharedApns) -> ActivitiesHarness:
+    """A harness on each engine; tests process their own matches, because they share the tables."""
+    shared_apns.reset()
+    return ActivitiesHarness(engine, shared_apns.clock, shared_apns.apns)
+
+
 @pytest.fixture(scope="module")
 async def module_apns(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApnsHarness]:
     async with open_apns_harness(tmp_path_factory.mktemp("apns")) as opened:
@@ -83,3 +90,23 @@ def apns(module_apns: ApnsHarness) -> ApnsHarness:
     module_apns.simulator.faults.clear()
     module_apns.simulator.log.clear()
     return module_apns
+
+
+@pytest.fixture
+def gateway() -> FakePushGateway:
+    """A push gateway that records what the pipeline sends."""
+    return FakePushGateway()
+
+
+@pytest.fixture
+def scores(clock: ManualClock) -> FakeScores:
+    return FakeScores(clock)
+
+
+@pytest.fixture
+async def instance(
+    engine: Engine, clock: ManualClock, scores: FakeScores, gateway: FakePushGateway
+) -> AsyncIterator[PipelineInstance]:
+    """One instance of the pipeline, on the engine of the test module."""
+    async with open_instance(engine, clock, scores, gateway) as opened:
+        yield opened

@@ -29,7 +29,7 @@ def routes() -> str:
     for endpoint in cricket_api(PLACEHOLDER, PLACEHOLDER).endpoints:
         role = (
             "admin"
-            if "admin_key" in endpoint.security
+            if "operator" in endpoint.security
             else "user"
             if endpoint.security
             else "public"
@@ -51,7 +51,7 @@ def tables() -> str:
 
 def jobs() -> str:
     all_jobs = (
-        *sync_jobs(PLACEHOLDER, PLACEHOLDER, lambda: PLACEHOLDER, PLACEHOLDER),
+        *sync_jobs(PLACEHOLDER, PLACEHOLDER, PLACEHOLDER, lambda: PLACEHOLDER, PLACEHOLDER),
         *live_jobs(PLACEHOLDER, PLACEHOLDER, PLACEHOLDER, Settings()),
     )
     rows = [f"| `{job.name}` | {job.interval:g} s | {job.description} |" for job in all_jobs]

@@ -95,6 +95,7 @@ class FakeScores:
     live_feeds: dict[str, MatchFeed] = field(default_factory=dict)
     final_feeds: dict[str, MatchFeed] = field(default_factory=dict)
     is_unavailable: bool = False
+    paced_interval: float = 0.0
     requests: int = 0
 
     async def live(self) -> LivePoll:
@@ -106,6 +107,9 @@ class FakeScores:
             for feed in self.live_feeds.values()
         )
         return LivePoll(feeds, frozenset(self.live_feeds), self.clock.milliseconds())
+
+    def live_interval(self) -> float:
+        return self.paced_interval
 
     async def match(self, match_id: str) -> MatchFeed | None:
         if self.is_unavailable:

@@ -5,12 +5,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from prometheus_client import CollectorRegistry
 
 from tally.cricket.model.pipeline import PipelineState, pipeline_state
 from tally.cricket.model.records import ActiveMatch, ActivityStatus
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.live.ball_log_cache import BallLogCache
+from tally.cricket.service.live.metrics import FeedMetrics
 from tally.cricket.service.live.pipeline import Pipeline
 from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.live.reconciliation import Reconciliation
@@ -18,13 +22,17 @@ from tally.cricket.service.live.workers import MatchWorkers
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.cricket.wiring.queries import build_replays
 from tally.kit.clock import Clock
+from tally.kit.ids import new_uuid
+from tally.kit.locks import Lease
 from tally.kit.ttl_cache import TTLCache
 from tally.store.api import Engine
 from tally.store.store import Store
 from tests.cricket import factories
-from tests.cricket.conftest import TABLES
 from tests.cricket.pipeline_fakes import RecordingPublisher
+from tests.cricket.tables import TABLES
 from tests.store.emulators import open_engine
+
+_LEASE_NAMES: WeakKeyDictionary[Clock, str] = WeakKeyDictionary()
 
 
 def open_cricket_engine(directory: Path) -> AbstractAsyncContextManager[Engine]:
@@ -42,6 +50,7 @@ class PipelineInstance:
     published: RecordingPublisher
     repositories: Repositories
     clock: Clock
+    registry: CollectorRegistry
 
     async def poll(self) -> float:
         """Poll once and wait for all fan-outs; return the seconds until the next poll."""
@@ -78,6 +87,8 @@ async def open_instance(
     repositories = Repositories.create(Store(engine, clock))
     published = RecordingPublisher()
     feeds = FeedCache(repositories.cache, clock, TTLCache(clock, 1, 100))
+    registry = CollectorRegistry()
+    metrics = FeedMetrics(clock, registry)
     pipeline = Pipeline(
         repositories=repositories,
         ball_logs=BallLogCache(repositories.processing, clock),
@@ -86,8 +97,11 @@ async def open_instance(
         publisher=published,
         clock=clock,
         owner=name,
+        metrics=metrics,
     )
     locks = StoreLocks(repositories.locks, clock, name)
+    # Tests share tables: the instances of one test share a clock and this lease.
+    lease = Lease(locks, clock, _LEASE_NAMES.setdefault(clock, new_uuid()), lock_seconds)
     async with MatchWorkers(pipeline, locks, clock, lock_seconds) as workers:
         poller = ScorePoller(
             scores=scores,
@@ -98,6 +112,8 @@ async def open_instance(
             fixtures=repositories.fixtures,
             feeds=feeds,
             replays=build_replays(repositories, feeds, clock),
+            lease=lease,
+            metrics=metrics,
             clock=clock,
         )
-        yield PipelineInstance(poller, pipeline, workers, published, repositories, clock)
+        yield PipelineInstance(poller, pipeline, workers, published, repositories, clock, registry)

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pyreqwest.client import ClientBuilder
 
 from tally.cricket.model.feed import MatchFeed
+from tally.cricket.model.records import QuotaWindow
+from tally.cricket.sportmonks.budget import QuotaWindows, RequestBudget
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
 from tally.kit.clock import ManualClock
@@ -22,6 +24,24 @@ from tally.sim.sportmonks.simulator import SportMonksSimulator
 T = TypeVar("T")
 
 LIVESCORES = "/api/v2.0/livescores"
+
+
+@dataclass
+class MemoryWindows:
+    """Request windows in memory, with the number of writes."""
+
+    windows: dict[str, QuotaWindow] = field(default_factory=dict)
+    writes: int = 0
+
+    async def get(self, resource: str) -> QuotaWindow | None:
+        return self.windows.get(resource)
+
+    async def replace(self, resource: str, before: QuotaWindow | None, after: QuotaWindow) -> bool:
+        if self.windows.get(resource) != before:
+            return False
+        self.windows[resource] = after
+        self.writes += 1
+        return True
 
 
 @dataclass(frozen=True)
@@ -53,7 +73,11 @@ class SportMonksHarness:
 
 @asynccontextmanager
 async def open_sportmonks(
-    *matches: Match, marquee: bool = True, **options: Any
+    *matches: Match,
+    marquee: bool = True,
+    hourly: int = 10**6,
+    windows: QuotaWindows | None = None,
+    **options: Any,
 ) -> AsyncIterator[SportMonksHarness]:
     """Start SportMonks with these matches; `marquee` adds the league of the first one."""
     clock = ManualClock()
@@ -62,8 +86,9 @@ async def open_sportmonks(
         for match in matches:
             sportmonks.add(match)
         leagues = (str(matches[0].league_id),) if matches and marquee else ()
-        arguments: dict[str, Any] = {"token": Secret(API_TOKEN), "hourly": 10**6} | options
-        client = SportMonksClient(http, clock, Metrics(), url=sportmonks.api, **arguments)
+        arguments: dict[str, Any] = {"token": Secret(API_TOKEN)} | options
+        budget = RequestBudget(windows or MemoryWindows(), clock, hourly)
+        client = SportMonksClient(http, clock, Metrics(), budget, url=sportmonks.api, **arguments)
         yield SportMonksHarness(
             sportmonks, clock, client, SportMonksGateway(client, clock, leagues)
         )

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tally.sim.fault_injection import InjectedFault
-from tests.cricket.api_harness import ADMIN, ApiClient, ApiHarness, expect_error, open_api_harness
+from tests.api_response import expect_error
+from tests.cricket.api_harness import ADMIN, ApiClient, ApiHarness, open_api_harness
 
 
 @pytest.fixture
@@ -34,20 +35,32 @@ async def test_requests_without_a_token_are_rejected(server: ApiHarness) -> None
     expect_error(await stranger.get("/matches"), 401, "invalid_token", "audience")
 
 
+@pytest.mark.parametrize("claims", [{"use": "id"}, {"token_use": None}, {"token_use": "refresh"}])
+async def test_only_access_tokens_authorise_requests(
+    server: ApiHarness, claims: dict[str, Any]
+) -> None:
+    """An ID token with the same signature, audience and groups does not."""
+    token = server.cognito.token_for("ana", groups=["admin"], **claims)
+    client = ApiClient(server.client, server.url, {"Authorization": f"Bearer {token}"})
+    for path in ("/matches", "/user/follows", "/admin/fixtures?leagueId=1"):
+        expect_error(await client.get(path), 401, "invalid_token", "access token")
+    assert (await server.user("ana").get("/matches")).status == 200
+
+
 async def test_a_live_match_is_listed_with_names_and_scores(
     server: ApiHarness, ana: ApiClient
 ) -> None:
     match = server.live_match(12)
     await server.sync()
     await server.poll()
-    (listed,) = (await ana.get_json("/matches/live"))["matches"]
+    (listed,) = (await ana.get_json("/matches/live"))["items"]
     assert listed["matchId"] == str(match.match.id)
     assert listed["isLive"] is True
     assert listed["isStale"] is False
     assert [team["name"] for team in listed["teams"]] == list(match.match.teams)
     assert any(team["scores"] for team in listed["teams"])
     assert (await ana.get_json(f"/matches/{listed['matchId']}")) == listed
-    assert listed in (await ana.get_json("/matches"))["matches"]
+    assert listed in (await ana.get_json("/matches"))["items"]
 
 
 async def test_stored_enrichment_survives_deleted_reference_data(
@@ -55,7 +68,7 @@ async def test_stored_enrichment_survives_deleted_reference_data(
 ) -> None:
     match = server.live_match(12)
     await server.sync()
-    team = (await ana.get_json("/matches"))["matches"][0]["teams"][0]
+    team = (await ana.get_json("/matches"))["items"][0]["teams"][0]
     await server.admin().patch(f"/teams/{team['teamId']}", {"name": "Renamed"})
     await server.poll()
     cached = await server.cricket.repositories.cache.get(
@@ -78,7 +91,7 @@ async def test_unknown_ids_are_not_found(ana: ApiClient) -> None:
     expect_error(await ana.get("/teams/404"), 404, "team_not_found")
     expect_error(await ana.get("/leagues/404"), 404, "league_not_found")
     expect_error(await ana.get("/matches?league=nowhere"), 404, "league_not_found")
-    assert (await ana.get_json("/seasons/404/teams")) == {"teams": []}
+    assert (await ana.get_json("/seasons/404/teams")) == {"items": [], "nextCursor": None}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +115,8 @@ async def test_pages_of_several_leagues_contain_every_match_once_in_order(
     cursor = ""
     while True:
         page = await ana.get_json(f"/matches?limit=7{cursor}")
-        assert len(page["matches"]) <= 7
-        found += page["matches"]
+        assert len(page["items"]) <= 7
+        found += page["items"]
         if page["nextCursor"] is None:
             break
         cursor = f"&cursor={page['nextCursor']}"
@@ -125,17 +138,16 @@ async def test_matches_are_filtered_by_league_and_day(server: ApiHarness, ana: A
     day = server.clock.now() + timedelta(days=3)
     server.sportmonks.schedule(4, league_name="Northern Cup", first=day, apart=86_400)
     await server.sync()
-    (league,) = (await ana.get_json("/leagues"))["leagues"]
-    by_code = (await ana.get_json(f"/matches?league={league['code'].lower()}"))["matches"]
-    by_id = (await ana.get_json(f"/matches?league={league['leagueId']}"))["matches"]
+    (league,) = (await ana.get_json("/leagues"))["items"]
+    by_code = (await ana.get_json(f"/matches?league={league['code'].lower()}"))["items"]
+    by_id = (await ana.get_json(f"/matches?league={league['leagueId']}"))["items"]
     assert len(by_code) == 4
     assert by_code == by_id
     one_day = f"from={day.date()}&to={day.date()}"
-    (only,) = (await ana.get_json(f"/matches?league={league['code']}&{one_day}"))["matches"]
+    (only,) = (await ana.get_json(f"/matches?league={league['code']}&{one_day}"))["items"]
     assert only["startTime"].startswith(str(day.date()))
-    assert (await ana.get_json(f"/matches?league={league['code']}&status=finished"))[
-        "matches"
-    ] == []
+    finished = await ana.get_json(f"/matches?league={league['code']}&status=finished")
+    assert finished["items"] == []
 
 
 async def test_display_states_exist_per_team_and_neutral(
@@ -200,10 +212,10 @@ async def test_syncs_preserve_changes_of_administrators(server: ApiHarness, ana:
     server.sportmonks.schedule(3, first=server.clock.now() + timedelta(hours=1))
     await server.sync()
     admin = server.admin()
-    team = (await ana.get_json("/teams"))["teams"][0]
+    team = (await ana.get_json("/teams"))["items"][0]
     changed = await admin.patch(f"/teams/{team['teamId']}", {"name": "Renamed", "color": "#102030"})
     assert changed.status == 200, changed
-    league = (await ana.get_json("/leagues"))["leagues"][0]
+    league = (await ana.get_json("/leagues"))["items"][0]
     assert (
         await admin.patch(f"/leagues/{league['leagueId']}", {"name": "Cup", "active": False})
     ).status == 200
@@ -211,7 +223,7 @@ async def test_syncs_preserve_changes_of_administrators(server: ApiHarness, ana:
     assert (await ana.get_json(f"/teams/{team['teamId']}"))["name"] == "Renamed"
     kept = await ana.get_json(f"/leagues/{league['leagueId']}")
     assert (kept["name"], kept["active"]) == ("Cup", False)
-    assert (await ana.get_json("/matches"))["matches"] == [], (
+    assert (await ana.get_json("/matches"))["items"] == [], (
         "the matches of a league that is not active are not listed"
     )
 
@@ -221,7 +233,7 @@ async def test_a_deleted_league_returns_with_the_next_sync(
 ) -> None:
     server.sportmonks.schedule(3, first=server.clock.now() + timedelta(hours=1))
     await server.sync()
-    league = (await ana.get_json("/leagues"))["leagues"][0]
+    league = (await ana.get_json("/leagues"))["items"][0]
     assert (await server.admin().delete(f"/leagues/{league['leagueId']}")).status == 204
     expect_error(await ana.get(f"/leagues/{league['leagueId']}"), 404, "league_not_found")
     expect_error(
@@ -234,11 +246,11 @@ async def test_a_deleted_league_returns_with_the_next_sync(
 async def test_a_season_lists_its_teams(server: ApiHarness, ana: ApiClient) -> None:
     server.sportmonks.schedule(6, first=server.clock.now() + timedelta(hours=1))
     await server.sync()
-    league = (await ana.get_json("/leagues"))["leagues"][0]
-    found = (await ana.get_json(f"/seasons/{league['seasonId']}/teams"))["teams"]
+    league = (await ana.get_json("/leagues"))["items"][0]
+    found = (await ana.get_json(f"/seasons/{league['seasonId']}/teams"))["items"]
     playing = {
         team["teamId"]
-        for match in (await ana.get_json("/matches"))["matches"]
+        for match in (await ana.get_json("/matches"))["items"]
         for team in match["teams"]
     }
     assert {team["teamId"] for team in found} == playing
@@ -261,8 +273,9 @@ async def test_admin_routes_require_an_administrator(
 ) -> None:
     expect_error(await ana.send(method, path, body), 403, "not_an_operator")
     expect_error(await server.anonymous().send(method, path, body), 401, "missing_token")
-    wrong = ApiClient(server.client, server.url, {"X-Admin-Key": ADMIN[::-1]})
-    expect_error(await wrong.send(method, path, body), 401, "invalid_api_key")
+    wrong = ApiClient(server.client, server.url, {"Authorization": f"Bearer {ADMIN[::-1]}"})
+    expect_error(await wrong.send(method, path, body), 401, "invalid_token")
+    assert (await server.admin().send(method, path, body)).status not in {401, 403}
     admin = ApiClient(
         server.client, server.url, {"Authorization": f"Bearer {server.cognito.admin_token()}"}
     )
@@ -283,13 +296,13 @@ async def test_the_fixtures_of_a_league_are_paginated(server: ApiHarness) -> Non
     server.sportmonks.schedule(23, first=server.clock.now() + timedelta(hours=1))
     await server.sync()
     admin = server.admin()
-    (league,) = (await server.user("ana").get_json("/leagues"))["leagues"]
+    (league,) = (await server.user("ana").get_json("/leagues"))["items"]
     path = f"/admin/fixtures?leagueId={league['leagueId']}&limit=10"
     page = await admin.get_json(path)
-    found = page["matches"]
+    found = page["items"]
     while page["nextCursor"] is not None:
         page = await admin.get_json(f"{path}&cursor={page['nextCursor']}")
-        found += page["matches"]
+        found += page["items"]
     assert len({match["matchId"] for match in found}) == len(found) == 23
 
 
@@ -305,6 +318,29 @@ async def test_administrators_see_the_pipeline_state(server: ApiHarness) -> None
     assert state["activities"] == {}
 
 
+async def test_an_operator_holds_a_match_corrects_its_result_and_restores_follows(
+    server: ApiHarness, ana: ApiClient
+) -> None:
+    match = server.live_match(10)
+    await server.sync()
+    await server.poll()
+    admin, path = server.admin(), f"/admin/matches/{match.match.id}"
+    assert (await ana.put(f"{path}/hold", {})).status == 403
+    assert (await admin.put(f"{path}/hold", {})).json["heldAt"] > 0
+    assert (await admin.delete(f"{path}/hold")).json["heldAt"] is None
+    body = {"note": "Match tied", "winnerTeamId": "999999999"}
+    expect_error(await admin.put(f"{path}/result", body), 400, "team_not_in_match")
+    corrected = await admin.put(f"{path}/result", {"note": "Match tied"})
+    assert corrected.json["correctedResult"] == {"status": "finished", "note": "Match tied"}
+    for _ in range(2):
+        await server.poll()
+    shown = await ana.get_json(f"/matches/{match.match.id}")
+    assert (shown["note"], shown["isLive"], shown["isOver"]) == ("Match tied", False, True)
+    assert (await admin.delete(f"{path}/result")).json["correctedResult"] is None
+    assert (await admin.post(f"{path}/restore-follows", {})).json == {"restored": 0}
+    expect_error(await admin.put("/admin/matches/1/hold", {}), 404, "match_not_found")
+
+
 async def test_a_recorded_match_is_replayed_and_the_replay_expires(
     server: ApiHarness, ana: ApiClient
 ) -> None:
@@ -316,7 +352,8 @@ async def test_a_recorded_match_is_replayed_and_the_replay_expires(
         await admin.post(f"/admin/matches/{match.match.id}/replay", {}), 409, "no_recording"
     )
     match.finish()
-    await server.poll()
+    for _ in range(2):  # Two polls confirm the result.
+        await server.poll()
     begun = await admin.post(
         f"/admin/matches/{match.match.id}/replay", {"speed": 100, "keepMinutes": 1}
     )
@@ -325,7 +362,7 @@ async def test_a_recorded_match_is_replayed_and_the_replay_expires(
     assert begun.json["replayOf"] == str(match.match.id)
     server.skip_time(10)
     await server.poll()
-    live = {entry["matchId"]: entry for entry in (await ana.get_json("/matches/live"))["matches"]}
+    live = {entry["matchId"]: entry for entry in (await ana.get_json("/matches/live"))["items"]}
     assert replay_id in live
     assert any(team["scores"] for team in live[replay_id]["teams"])
     server.skip_time(300)

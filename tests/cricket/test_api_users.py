@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 
 from tally.sim.apns.devices import TokenKind
-from tests.api_response import ApiResponse
-from tests.cricket.api_harness import (
-    ApiClient,
-    ApiHarness,
-    expect_error,
-    open_api_harness,
-    open_stream,
-)
-from tests.cricket.conftest import TABLES
-from tests.store.emulators import engines, new_tables, service_url
+from tests.api_response import ApiResponse, expect_error
+from tests.cricket.api_harness import ApiClient, ApiHarness, open_api_harness_on, open_stream
+from tests.store.emulators import engines
 
 ENGINES = engines("local")
 DAYS_90 = 90 * 86_400
@@ -29,14 +22,12 @@ async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ApiHarness]:
     """Start one server with a live and three upcoming matches; each test has its own users."""
-    with service_url(request.param) as url:
-        changes = {} if url is None else await new_tables(url, TABLES)
-        async with open_api_harness(tmp_path_factory.mktemp("people"), **changes) as opened:
-            opened.live_match(12)
-            opened.sportmonks.schedule(3, first=opened.clock.now() + timedelta(hours=5))
-            await opened.sync()
-            await opened.poll()
-            yield opened
+    async with open_api_harness_on(request.param, tmp_path_factory.mktemp("people")) as opened:
+        opened.live_match(12)
+        opened.sportmonks.schedule(3, first=opened.clock.now() + timedelta(hours=5))
+        await opened.sync()
+        await opened.poll()
+        yield opened
 
 
 @pytest.fixture
@@ -46,13 +37,13 @@ def ana(server: ApiHarness) -> ApiClient:
 
 @pytest.fixture
 async def live_id(server: ApiHarness, ana: ApiClient) -> str:
-    (listed,) = (await ana.get_json("/matches/live"))["matches"]
+    (listed,) = (await ana.get_json("/matches/live"))["items"]
     return str(listed["matchId"])
 
 
 @pytest.fixture
 async def upcoming_id(server: ApiHarness, ana: ApiClient) -> str:
-    listed = (await ana.get_json("/matches?status=not_started"))["matches"]
+    listed = (await ana.get_json("/matches?status=not_started"))["items"]
     return str(listed[0]["matchId"])
 
 
@@ -74,14 +65,14 @@ def token() -> str:
 async def test_a_device_is_registered_listed_and_deleted(
     server: ApiHarness, ana: ApiClient
 ) -> None:
-    assert (await ana.get_json("/user/device")) == {"devices": []}
+    assert (await ana.get_json("/user/device")) == {"items": [], "nextCursor": None}
     mine = device()
     made = await ana.post("/user/device", mine)
     assert made.status == 200, made
     assert made.json["expiresAt"] == server.clock.seconds() + DAYS_90
-    assert (await ana.get_json("/user/device"))["devices"] == [made.json]
+    assert (await ana.get_json("/user/device"))["items"] == [made.json]
     assert (await ana.delete(f"/user/device?deviceToken={mine['deviceToken']}")).status == 204
-    assert (await ana.get_json("/user/device")) == {"devices": []}
+    assert (await ana.get_json("/user/device")) == {"items": [], "nextCursor": None}
     expect_error(
         await ana.delete(f"/user/device?deviceId={mine['deviceId']}"), 404, "device_not_found"
     )
@@ -97,7 +88,7 @@ async def test_a_new_device_token_replaces_the_old_one(server: ApiHarness, ana: 
     await ana.post("/user/device", other)
     server.skip_time(60)
     await ana.post("/user/device", mine | {"deviceToken": token()})
-    found = {entry["deviceId"]: entry for entry in (await ana.get_json("/user/device"))["devices"]}
+    found = {entry["deviceId"]: entry for entry in (await ana.get_json("/user/device"))["items"]}
     assert set(found) == {mine["deviceId"], other["deviceId"]}
     assert found[mine["deviceId"]]["deviceToken"] != mine["deviceToken"]
     assert found[mine["deviceId"]]["hasPushToStartToken"] is True, (
@@ -132,8 +123,9 @@ async def test_an_invalid_device_is_rejected_with_its_field(
     ana: ApiClient, wrong: dict[str, Any]
 ) -> None:
     response = await ana.post("/user/device", device(**wrong))
-    assert response.status == 400, response
-    assert next(iter(wrong)) in response.json["error"]["message"]
+    [field] = wrong
+    code = "unknown_field" if field == "unknown" else "invalid_field"
+    expect_error(response, 400, code, field, field=field)
 
 
 async def test_users_cannot_see_or_delete_devices_of_others(
@@ -142,7 +134,7 @@ async def test_users_cannot_see_or_delete_devices_of_others(
     mine = device()
     await ana.post("/user/device", mine)
     bob = server.user(f"bob-{next(_numbers)}")
-    assert (await bob.get_json("/user/device")) == {"devices": []}
+    assert (await bob.get_json("/user/device")) == {"items": [], "nextCursor": None}
     expect_error(
         await bob.delete(f"/user/device?deviceToken={mine['deviceToken']}"), 404, "device_not_found"
     )
@@ -156,7 +148,7 @@ async def test_a_match_is_followed_changed_and_unfollowed(ana: ApiClient, upcomi
     home = (await ana.get_json(f"/matches/{upcoming_id}"))["teams"][0]["teamId"]
     assert (await ana.patch(f"/user/follow/{upcoming_id}", {"teamId": home})).json["teamId"] == home
     assert (await ana.get_json(f"/user/follow/{upcoming_id}"))["teamId"] == home
-    assert [follow["matchId"] for follow in (await ana.get_json("/user/follows"))["follows"]] == [
+    assert [follow["matchId"] for follow in (await ana.get_json("/user/follows"))["items"]] == [
         upcoming_id
     ]
     again = await ana.post(f"/user/follow/{upcoming_id}", {})
@@ -168,7 +160,27 @@ async def test_a_match_is_followed_changed_and_unfollowed(ana: ApiClient, upcomi
     expect_error(
         await ana.patch(f"/user/follow/{upcoming_id}", {"teamId": None}), 404, "not_followed"
     )
-    assert (await ana.get_json("/user/follows"))["follows"] == []
+    assert (await ana.get_json("/user/follows"))["items"] == []
+
+
+async def test_the_alert_choice_of_a_follow_is_set_changed_and_kept(
+    ana: ApiClient, upcoming_id: str
+) -> None:
+    """Each of PATCH's fields changes alone, and a repeated follow without `alerts` keeps it."""
+    path = f"/user/follow/{upcoming_id}"
+    assert (await ana.post(path, {})).json["alerts"] == "all"
+    assert (await ana.patch(path, {"alerts": "result"})).json["alerts"] == "result"
+    home = (await ana.get_json(f"/matches/{upcoming_id}"))["teams"][0]["teamId"]
+    changed = (await ana.patch(path, {"teamId": home})).json
+    assert (changed["teamId"], changed["alerts"]) == (home, "result")
+    changed = (await ana.patch(path, {"alerts": "milestones"})).json
+    assert (changed["teamId"], changed["alerts"]) == (home, "milestones")
+    assert (await ana.post(path, {})).json["alerts"] == "milestones"
+    body = {"matchId": upcoming_id, "alerts": "all"}
+    assert (await ana.post("/user/follow/match", body)).json["alerts"] == "all"
+    assert (await ana.get_json(path))["alerts"] == "all"
+    expect_error(await ana.patch(path, {"alerts": "wickets"}), 400, "invalid_field", "alerts")
+    expect_error(await ana.patch(path, {}), 400, "nothing_to_change")
 
 
 async def test_both_follow_routes_are_equivalent(ana: ApiClient, upcoming_id: str) -> None:
@@ -244,12 +256,12 @@ async def test_subscriptions_are_deleted_with_the_follow(
 
 async def test_the_follows_of_a_user_are_paginated(server: ApiHarness) -> None:
     eve = server.user(f"eve-{next(_numbers)}")
-    listed = (await eve.get_json("/matches?status=not_started"))["matches"]
+    listed = (await eve.get_json("/matches?status=not_started"))["items"]
     for match in listed:
         await eve.post(f"/user/follow/{match['matchId']}", {})
     first = await eve.get_json("/user/follows?limit=2")
     rest = await eve.get_json(f"/user/follows?limit=2&cursor={first['nextCursor']}")
-    found = [device["matchId"] for device in (*first["follows"], *rest["follows"])]
+    found = [device["matchId"] for device in (*first["items"], *rest["items"])]
     assert sorted(found) == sorted(match["matchId"] for match in listed)
 
 

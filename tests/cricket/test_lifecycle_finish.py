@@ -1,11 +1,17 @@
 """The end of a match: all devices are notified and the temporary data is deleted."""
 
-from dataclasses import replace
-
 import pytest
 
 from tally.cricket.model.feed import MatchStatus
-from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, PollerState, StateHash
+from tally.cricket.model.records import (
+    STALE_MATCH_MS,
+    ActiveMatch,
+    ActivityStatus,
+    EndReason,
+    Fixture,
+    PollerState,
+    StateHash,
+)
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.sim.apns.faults import PushFault
 from tests.cricket import factories
@@ -59,47 +65,21 @@ async def expect_cleaned_up(
     }
 
 
-async def test_after_the_pipeline_has_delivered_the_end_only_records_change(
+async def test_every_device_of_an_archived_match_gets_the_end_once(
     harness: ActivitiesHarness,
 ) -> None:
-    """No device gets a second end; the activities end and the temporary data is deleted."""
+    """The final state stays on the screen for some minutes, and the temporary data is deleted."""
     instance = harness.instance()
     fixture, phone, token, silent = await start_match(harness, instance)
-    await finish_match(harness, fixture)
-    await instance.orchestrator.run()
-    assert await harness.status(fixture, phone) is ACTIVE
-    match = await harness.matches.get(fixture.match_id)
-    assert match is not None
-    assert await harness.matches.save(replace(match, poller_state=PollerState.ENDED)) is not None
-    await instance.orchestrator.run()
-    assert harness.events(token) == []
-    activities = [await harness.activity(fixture, device) for device in (phone, silent)]
-    assert [
-        activity and (activity.status, activity.end_reason, activity.update_token)
-        for activity in activities
-    ] == [(ENDED, EndReason.MATCH_END, None)] * 2
-    await expect_cleaned_up(harness, fixture)
-
-
-async def test_if_the_pipeline_has_crashed_the_orchestrator_delivers_the_end(
-    harness: ActivitiesHarness,
-) -> None:
-    """It waits for the pipeline first. The final state stays on the screen for some minutes."""
-    instance = harness.instance()
-    fixture, phone, token, _ = await start_match(harness, instance)
     subscribed = harness.update_token(phone)
     expires_at = harness.clock.seconds() + 10_000
     await harness.subscriptions.register(
         factories.subscription(fixture.match_id, push_token=subscribed, expires_at=expires_at)
     )
     await finish_match(harness, fixture)
-    await instance.orchestrator.run()
-    await harness.clock.advance(30)
-    await instance.orchestrator.run()
-    assert harness.events(token) == []
-    await harness.clock.advance(30)
     for _ in range(2):
         await instance.orchestrator.run()
+        await harness.clock.advance(30)
     for target in (token, subscribed):
         [aps] = harness.pushed(target)
         assert (aps["event"], aps["content-state"]["lines"]["lockScreen"]) == (
@@ -107,6 +87,11 @@ async def test_if_the_pipeline_has_crashed_the_orchestrator_delivers_the_end(
             "Lions won by 7 runs",
         )
         assert aps["dismissal-date"] - aps["timestamp"] == 900
+    activities = [await harness.activity(fixture, device) for device in (phone, silent)]
+    assert [
+        activity and (activity.status, activity.end_reason, activity.update_token)
+        for activity in activities
+    ] == [(ENDED, EndReason.MATCH_END, None)] * 2
     await expect_cleaned_up(harness, fixture)
 
 
@@ -117,8 +102,6 @@ async def test_nothing_is_deleted_before_all_devices_have_the_end(
     instance = harness.instance()
     fixture, phone, token, _ = await start_match(harness, instance)
     await finish_match(harness, fixture)
-    await instance.orchestrator.run()
-    await harness.clock.advance(60)
     harness.apns.simulator.faults.add(
         PushFault(token=token, status=503, reason="ServiceUnavailable", times=None)
     )
@@ -197,20 +180,22 @@ async def test_a_deleted_replay_is_finished_like_any_match(harness: ActivitiesHa
     await expect_cleaned_up(harness, fixture)
 
 
-async def test_a_match_that_the_pipeline_has_ended_is_not_started(
+async def test_a_match_that_is_polled_before_its_first_sync_is_not_finished(
     harness: ActivitiesHarness,
 ) -> None:
-    """The fixture may still be marked as live."""
+    """At the first start, a poll may be faster than the sync of fixtures."""
+    match_id, now = factories.number(), harness.clock.milliseconds()
+    await harness.matches.create(ActiveMatch(match_id=match_id, last_updated_at=now, owner="one"))
     instance = harness.instance()
-    fixture = await harness.match()
-    await instance.orchestrator.run()
-    match = await harness.matches.get(fixture.match_id)
-    assert match is not None
-    await harness.matches.save(replace(match, poller_state=PollerState.ENDED))
-    _, [phone] = await harness.follower(fixture)
-    await harness.clock.advance(300)
-    await instance.orchestrator.run()
-    assert harness.events(phone.start_token) == []
+    await instance.orchestrator.process(match_id)
+    record = await harness.matches.get(match_id)
+    assert record is not None
+    assert record.poller_state is PollerState.POLLING
+    await harness.clock.advance(STALE_MATCH_MS / 1000)
+    await instance.orchestrator.process(match_id)
+    record = await harness.matches.get(match_id)
+    assert record is not None
+    assert record.poller_state is PollerState.ENDED
 
 
 async def test_devices_with_ios_18_share_a_channel(harness: ActivitiesHarness) -> None:
@@ -239,6 +224,8 @@ async def test_devices_with_ios_18_share_a_channel(harness: ActivitiesHarness) -
         None,
         None,
     ]
+    for device in new:
+        await instance.activities.confirm(fixture, device.user_id, device.device_id)
     assert [await harness.status(fixture, device) for device in (*new, old)] == [
         ACTIVE,
         ACTIVE,

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, EndReason
 from tally.sim.phones.activitykit import ActivityState
 from tally.sim.phones.follows import Bell
@@ -22,7 +21,7 @@ async def village(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bac
 async def test_a_match_is_displayed_on_every_device_from_start_to_end(
     village: BackendHarness,
 ) -> None:
-    """The orchestrator starts it, each change updates it, and the result ends it and the follow."""
+    """The orchestrator starts it, each change updates it, and the final result ends it."""
     fixture = await village.match()
     phone, tablet = await village.phone("ana"), await village.phone("ana", "tablet")
     assert phone.app is not None
@@ -45,14 +44,18 @@ async def test_a_match_is_displayed_on_every_device_from_start_to_end(
         activity = device.find_activity(fixture.match_id)
         assert activity is not None
         assert "LIO 4/0" in activity.content["lines"]["lockScreen"]
-    await village.poll(fixture, 4, MatchStatus.FINISHED)
+    await village.confirm_result(fixture, 4)
     for device in (phone, tablet):
         [activity] = device.activity_kit.on_screen()
         assert (activity.state, activity.content["result"]) == (
-            ActivityState.ENDED,
+            ActivityState.ACTIVE,
             "Lions won by 7 runs",
         )
+    await village.archive(fixture)
     await village.orchestrate()
+    for device in (phone, tablet):
+        [activity] = device.activity_kit.on_screen()
+        assert activity.state is ActivityState.ENDED
     for device in (phone, tablet):
         record = await village.record(fixture, device)
         assert (record.status, record.end_reason) == (ENDED, EndReason.MATCH_END)
@@ -138,7 +141,8 @@ async def test_phones_on_a_channel_are_reached_with_one_request(village: Backend
         activity = phone.find_activity(fixture.match_id)
         assert activity is not None
         assert "LIO 6/0" in activity.content["lines"]["lockScreen"]
-    await village.poll(fixture, 6, MatchStatus.FINISHED)
+    await village.confirm_result(fixture, 6)
+    await village.archive(fixture)
     await village.orchestrate()
     assert {
         activity.state for phone in (*phones, old) for activity in phone.activity_kit.on_screen()

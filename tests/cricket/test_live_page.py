@@ -22,4 +22,4 @@ def test_each_test_named_on_the_page_exists(file: str, name: str) -> None:
 def test_each_transition_of_the_diagram_has_a_row_with_a_test() -> None:
     transitions = set(re.findall(r"-->.*\((\d+)\)", PAGE))
     rows = set(re.findall(r"^\| (\d+) \|.*`tests/", PAGE, re.MULTILINE))
-    assert transitions == rows == {str(number) for number in range(1, 14)}
+    assert transitions == rows == {str(number) for number in range(1, 16)}

@@ -158,6 +158,8 @@ def test_before_the_first_ball_the_state_describes_the_toss() -> None:
     assert (
         "Rovers won the toss and chose to bat" in build_display(feed, timestamp=1).lines.lock_screen
     )
+    undecided = msgspec.structs.replace(feed, toss=Toss("10"))
+    assert build_display(undecided, timestamp=1).lines.lock_screen.endswith("Rovers won the toss")
     assert build_display(feed_of([]), timestamp=1).lines.lock_screen == "ROV v WAN"
 
 
@@ -299,9 +301,9 @@ def process(
 
 
 def test_an_unchanged_poll_changes_nothing() -> None:
-    """Content and timestamp stay the same, however much time passes."""
+    """Content and timestamp stay the same until the keep-alive."""
     first = process(PipelineState(), BallLog(), "1 4", 1_000_000)
-    again = process(first.state, first.ball_log, "1 4", 9_000_000)
+    again = process(first.state, first.ball_log, "1 4", 2_199_000)
     assert first.has_changed
     assert not again.has_changed
     assert again.new_events == ()
@@ -331,7 +333,9 @@ def test_an_event_is_displayed_until_the_next_change_after_its_time() -> None:
 
 def test_the_end_of_a_match_stays_displayed() -> None:
     """It is the last published event."""
-    first = process(PipelineState(), BallLog(), "1 W", 1_000_000, MatchStatus.FINISHED)
+    unconfirmed = process(PipelineState(), BallLog(), "1 W", 997_500, MatchStatus.FINISHED)
+    assert (unconfirmed.is_over, unconfirmed.contents) == (False, {})
+    first = process(unconfirmed.state, BallLog(), "1 W", 1_000_000, MatchStatus.FINISHED)
     assert first.is_over
     assert first.new_events[-1].kind is EventKind.MATCH_END
     assert first.alert == first.new_events[-1]

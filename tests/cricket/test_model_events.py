@@ -161,13 +161,13 @@ def test_an_innings_ends_for_a_reason(
 
 
 def test_a_chase_ends_with_its_target() -> None:
-    """A target of the feed counts immediately; a computed one only when the match is over."""
+    """It ends when the feed says so: a target that the feed states may be a par score."""
     play = MatchScript().innings(1, "1 " * 120).innings(2, "6 " * 10)
-    assert kinds_of(events_of(play)).count("innings_end") == 1
-    ends = [
-        event for event in events_of(play, target=Target(60)) if event.kind is EventKind.INNINGS_END
-    ]
-    assert [event.reason for event in ends] == ["overs_complete", "target_reached"]
+    for target in (None, Target(60)):
+        assert kinds_of(events_of(play, target=target)).count("innings_end") == 1
+    events = events_of(play, MatchStatus.FINISHED, target=Target(60))
+    reasons = [event.reason for event in events if event.kind is EventKind.INNINGS_END]
+    assert reasons == ["overs_complete", "target_reached"]
 
 
 def test_a_super_over_ends_with_two_wickets() -> None:
@@ -180,7 +180,7 @@ def test_a_super_over_ends_with_two_wickets() -> None:
 
 @pytest.mark.parametrize(
     "status",
-    [MatchStatus.ABANDONED, MatchStatus.CANCELLED, MatchStatus.POSTPONED, MatchStatus.FINISHED],
+    [MatchStatus.ABANDONED, MatchStatus.CANCELLED, MatchStatus.FINISHED],
 )
 def test_a_finished_match_has_one_end_event(status: MatchStatus) -> None:
     """This includes a match without a ball."""
@@ -203,3 +203,7 @@ def test_a_wicket_without_a_ball_is_not_credited_to_the_bowler() -> None:
     assert kinds_of(events).count("wicket") == 4
     assert kinds_of(events).count("hat_trick") == 1
     assert str(feed.innings[0].overs) == "0.3"
+
+
+def test_a_postponed_match_is_not_over() -> None:
+    assert not events_of(MatchScript(), MatchStatus.POSTPONED)

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.lifecycle import (
     ANY_REASON,
-    MAX_BACKOFF_MS,
-    PENDING_BACKOFF_MS,
+    MAX_ACTIVE_MS,
     REJECTED_BACKOFF_MS,
+    RESTART_AFTER_MS,
+    RESTART_WINDOW_MS,
     RESTARTABLE_REASONS,
-    consecutive_starts,
     is_end_undelivered,
+    is_restart,
     is_start_due,
-    start_backoff_ms,
+    next_restarts,
 )
 from tally.cricket.model.records import (
     ActivityStatus,
@@ -143,37 +144,44 @@ def test_an_ended_activity_is_restarted_for_some_reasons_only(reason: EndReason)
     assert not is_start_due(ended, MOMENT, ())
 
 
-def test_the_back_off_grows_and_is_reset() -> None:
-    """It doubles up to half an hour; after that the count of starts is reset."""
-    assert [start_backoff_ms(starts) // 1000 for starts in (0, 1, 2, 3, 5, 6, 99)] == [
-        60,
-        60,
-        120,
-        240,
-        960,
-        1_800,
-        1_800,
-    ]
-    assert [start_backoff_ms(starts, is_rejected=True) // 1000 for starts in (1, 2)] == [20, 40]
-    for ago, is_due in ((PENDING_BACKOFF_MS - 1, False), (PENDING_BACKOFF_MS, True)):
-        assert (
-            is_start_due(activity_with(ActivityStatus.PENDING, starts=1, ago=ago), MOMENT, ())
-            is is_due
-        )
-    for ago, is_due in ((REJECTED_BACKOFF_MS - 1, False), (REJECTED_BACKOFF_MS, True)):
-        rejected = activity_with(ActivityStatus.ENDED, EndReason.TOKEN_INVALID, starts=1, ago=ago)
-        assert is_start_due(rejected, MOMENT, RESTARTABLE_REASONS) is is_due
-    assert (
-        consecutive_starts(
-            activity_with(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS), MOMENT
-        )
-        == 9
-    )
-    assert (
-        consecutive_starts(
-            activity_with(ActivityStatus.PENDING, starts=9, ago=MAX_BACKOFF_MS + 1), MOMENT
-        )
-        == 0
+@pytest.mark.parametrize(
+    ("status", "reason", "wait"),
+    [
+        (ActivityStatus.PENDING, None, RESTART_AFTER_MS),
+        (ActivityStatus.ENDED, EndReason.TOKEN_INVALID, REJECTED_BACKOFF_MS),
+    ],
+)
+def test_a_start_is_repeated_after_a_wait(
+    status: ActivityStatus, reason: EndReason | None, wait: int
+) -> None:
+    """Five minutes if it is unconfirmed, 20 seconds if the token is invalid."""
+    for ago, is_due in ((wait - 1, False), (wait, True)):
+        activity = activity_with(status, reason, starts=1, ago=ago)
+        assert is_start_due(activity, MOMENT, RESTARTABLE_REASONS) is is_due
+        assert is_restart(activity)
+    assert not is_restart(activity_with(ActivityStatus.PENDING))
+    assert not is_restart(activity_with(ActivityStatus.ENDED, EndReason.MATCH_END, ago=wait))
+
+
+def test_an_activity_on_a_channel_is_started_again_after_eight_hours() -> None:
+    """The phone has ended it, and no token tells that."""
+    for ago, is_due in ((MAX_ACTIVE_MS - 1, False), (MAX_ACTIVE_MS, True)):
+        active = activity_with(ActivityStatus.ACTIVE, starts=1, ago=ago)
+        assert not is_start_due(active, MOMENT, ())
+        assert is_start_due(replace(active, channel_id="channel"), MOMENT, ()) is is_due
+
+
+def test_a_device_gets_three_restarts_in_an_hour() -> None:
+    """The window slides."""
+    restarts: tuple[int, ...] = ()
+    for minute in (0, 5, 10):
+        added = next_restarts(restarts, MOMENT + minute * 60_000)
+        assert added is not None
+        restarts = added
+    assert next_restarts(restarts, MOMENT + RESTART_WINDOW_MS - 1) is None
+    assert next_restarts(restarts, MOMENT + RESTART_WINDOW_MS) == (
+        *restarts[1:],
+        MOMENT + RESTART_WINDOW_MS,
     )
 
 

@@ -20,7 +20,7 @@ from tally.cricket.sportmonks.translation import translate_match
 from tally.kit.clock import ManualClock
 from tally.sim.sportmonks.mistakes import Mistakes, random_mistakes
 from tally.sim.sportmonks.playback import MatchPlayback
-from tests.recorded import NAMES, expected, recorded
+from tests.recorded import NAMES, RARE_NAMES, expected, recorded
 
 OTHER_NAMES = {"on_a_hat_trick": "on_hat_trick"}
 # Kinds that only one of the two lists contains.
@@ -144,7 +144,7 @@ def expect_scorecards(replay: Replay, name: str) -> None:
         }
 
 
-@pytest.mark.parametrize("name", NAMES[::2])
+@pytest.mark.parametrize("name", [*NAMES[::2], *RARE_NAMES])
 def test_a_recorded_match_has_its_events_and_scorecards(name: str) -> None:
     """Each event happens once and in order, regardless of what changes between two polls."""
     replay = Replay(name)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from schemathesis import GenerationMode
 
-from tests.cricket.api_harness import ADMIN, ApiHarness, open_api_harness
+from tests.cricket.api_harness import ApiHarness, open_api_harness
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 40
@@ -45,6 +45,8 @@ REQUESTS: dict[tuple[str, str], ValidRequest] = {
     ("GET", "/matches/live"): ValidRequest(),
     ("GET", "/matches/{match_id}"): ValidRequest(),
     ("GET", "/matches/{match_id}/display"): ValidRequest(),
+    ("GET", "/matches/{match_id}/scorecard"): ValidRequest(),
+    ("GET", "/matches/{match_id}/timeline"): ValidRequest(),
     ("GET", "/matches/{match_id}/events"): ValidRequest(is_stream=True),
     ("GET", "/teams"): ValidRequest(),
     ("GET", "/teams/{team_id}"): ValidRequest(),
@@ -60,6 +62,8 @@ REQUESTS: dict[tuple[str, str], ValidRequest] = {
     ),
     ("POST", "/user/follow/match"): ValidRequest(body={"matchId": "KNOWN"}),
     ("GET", "/user/follows"): ValidRequest({"limit": 3}),
+    ("PUT", "/user/follow/team/{team_id}"): ValidRequest(),
+    ("GET", "/user/follows/teams"): ValidRequest(),
     ("GET", "/user/follow/{match_id}"): ValidRequest(),
     ("POST", "/user/follow/{match_id}"): ValidRequest(body={}),
     ("PATCH", "/user/follow/{match_id}"): ValidRequest(body={"teamId": None}),
@@ -68,16 +72,32 @@ REQUESTS: dict[tuple[str, str], ValidRequest] = {
     ("POST", "/matches/{match_id}/activity-token"): ValidRequest(
         body={"deviceId": DEVICE["deviceId"], "updateToken": TOKEN}
     ),
+    ("POST", "/matches/{match_id}/activity-started"): ValidRequest(
+        body={"deviceId": DEVICE["deviceId"]}
+    ),
+    ("POST", "/matches/{match_id}/activity-ended"): ValidRequest(
+        body={"deviceId": DEVICE["deviceId"]}, status=204
+    ),
     ("POST", "/matches/{match_id}/activity-dismissed"): ValidRequest(
         body={"deviceId": DEVICE["deviceId"]}, status=204
     ),
+    ("DELETE", "/user/follow/team/{team_id}"): ValidRequest(status=204),
     ("DELETE", "/user/follow/match"): ValidRequest({"matchId": "KNOWN"}, status=204),
     ("DELETE", "/user/follow/{match_id}"): ValidRequest(status=204),
     ("DELETE", "/user/device"): ValidRequest({"deviceId": DEVICE["deviceId"]}, status=204),
+    ("DELETE", "/user"): ValidRequest(status=204),
     ("GET", "/admin/fixtures"): ValidRequest({"leagueId": "KNOWN_LEAGUE"}),
     ("POST", "/admin/sync"): ValidRequest(body={"what": "leagues"}),
     ("GET", "/admin/matches/{match_id}/state"): ValidRequest(),
+    ("POST", "/admin/matches/{match_id}/start"): ValidRequest(
+        body={"userId": "somebody", "deviceId": DEVICE["deviceId"]}, status=404
+    ),
     ("POST", "/admin/matches/{match_id}/replay"): ValidRequest(body={}, status=409),
+    ("PUT", "/admin/matches/{match_id}/hold"): ValidRequest(),
+    ("DELETE", "/admin/matches/{match_id}/hold"): ValidRequest(),
+    ("PUT", "/admin/matches/{match_id}/result"): ValidRequest(body={"note": "Match tied"}),
+    ("DELETE", "/admin/matches/{match_id}/result"): ValidRequest(),
+    ("POST", "/admin/matches/{match_id}/restore-follows"): ValidRequest(),
     ("DELETE", "/leagues/{league_id}"): ValidRequest(status=204),
 }
 
@@ -95,10 +115,8 @@ class DocumentedServer:
 
     @property
     def credentials(self) -> dict[str, str]:
-        return {
-            "Authorization": f"Bearer {self.server.cognito.user_token('somebody')}",
-            "X-Admin-Key": ADMIN,
-        }
+        """Return the token of an administrator, who is a user too."""
+        return {"Authorization": f"Bearer {self.server.cognito.admin_token('somebody')}"}
 
     def known(self, path: str) -> dict[str, str]:
         known = {
@@ -125,7 +143,7 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         await server.sync()
         await server.poll()
         ana = server.user("ana")
-        (match,) = (await ana.get_json("/matches/live"))["matches"]
+        (match,) = (await ana.get_json("/matches/live"))["items"]
         url = server.url.removesuffix("/cricket")
         response = await server.client.get(f"{url}/openapi.json").build().send()
         yield DocumentedServer(

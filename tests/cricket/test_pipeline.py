@@ -5,41 +5,22 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from tally.cricket.model.events import EventKind
 from tally.cricket.model.feed import MatchFeed, MatchStatus
 from tally.cricket.model.push import Push, PushOutcome, PushResult
-from tally.cricket.model.records import ActivityStatus, EndReason, PollerState
+from tally.cricket.model.records import ActivityStatus, EndReason
 from tally.cricket.service.activities.match_payloads import DisplayUpdate
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tests.cricket import factories
 from tests.cricket.match_script import MatchScript, feed_of
 from tests.cricket.pipeline_fakes import DELIVERED, FakePushGateway, FakeScores
-from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine, open_instance
+from tests.cricket.pipeline_harness import PipelineInstance, open_cricket_engine
 
 
 @pytest.fixture(scope="module")
 async def engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
     """SQLite only: the repository tests cover the other engines."""
     async with open_cricket_engine(tmp_path_factory.mktemp("pipeline")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def gateway() -> FakePushGateway:
-    return FakePushGateway()
-
-
-@pytest.fixture
-def scores(clock: ManualClock) -> FakeScores:
-    return FakeScores(clock)
-
-
-@pytest.fixture
-async def instance(
-    engine: Engine, clock: ManualClock, scores: FakeScores, gateway: FakePushGateway
-) -> AsyncIterator[PipelineInstance]:
-    async with open_instance(engine, clock, scores, gateway) as opened:
         yield opened
 
 
@@ -110,23 +91,6 @@ async def test_each_device_gets_the_view_of_its_team(
     assert gateway.latest_push_to(away).content["keyEvent"]["mood"] == "for"
 
 
-async def test_the_end_is_delivered_and_recorded(
-    instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
-) -> None:
-    """It is an end event with priority 10; later polls change nothing."""
-    match_id = factories.number()
-    token = await instance.follow(match_id, factories.name())
-    await poll(instance, scores, match_id, "1 4")
-    await poll(instance, scores, match_id, "1 4 W", MatchStatus.FINISHED)
-    last = gateway.pushes_to(token)[-1]
-    assert (last.event, last.priority, last.content["status"]) == ("end", 10, "finished")
-    assert last.alert is not None
-    assert (await instance.record(match_id)).poller_state is PollerState.ENDED
-    count = len(gateway.pushes)
-    await poll(instance, scores, match_id, "1 4 W 1", MatchStatus.FINISHED)
-    assert len(gateway.pushes) == count
-
-
 async def test_an_invalid_token_ends_its_activity(
     instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway
 ) -> None:
@@ -191,34 +155,12 @@ async def test_the_poll_interval_depends_on_live_matches(
     instance: PipelineInstance, scores: FakeScores
 ) -> None:
     """2.5 seconds with a live match, otherwise a minute."""
+    fixtures = instance.repositories.fixtures
+    for left in await fixtures.live():  # Tests share tables.
+        await fixtures.archive(left.match_id, instance.clock.milliseconds())
     assert await instance.poller.run() == 60
     scores.live_feeds["7"] = make_feed(factories.number(), "1")
     assert await instance.poller.run() == 2.5
-
-
-async def test_a_match_that_left_the_live_scores_is_archived_with_its_final_state(
-    instance: PipelineInstance, scores: FakeScores, gateway: FakePushGateway, clock: ManualClock
-) -> None:
-    """One response without it does not count. Later its end is requested and published."""
-    match_id = factories.number()
-    await instance.repositories.fixtures.write_batch([factories.fixture(match_id=match_id)])
-    token = await instance.follow(match_id, factories.name())
-    await poll(instance, scores, match_id, "1 4 6")
-    scores.final_feeds[match_id] = make_feed(match_id, "1 4 6 W W", MatchStatus.FINISHED)
-    del scores.live_feeds[match_id]
-    await instance.poll()
-    fixture = await instance.repositories.fixtures.get(match_id)
-    assert fixture is not None
-    assert fixture.is_live
-    await clock.advance(21)
-    await instance.poll()
-    fixture = await instance.repositories.fixtures.get(match_id)
-    assert fixture is not None
-    assert not fixture.is_live
-    assert fixture.archived_at is not None
-    assert fixture.status is MatchStatus.FINISHED
-    assert gateway.latest_push_to(token).event == "end"
-    assert [event.kind for event in instance.published.events][-1] is EventKind.MATCH_END
 
 
 async def test_an_expired_replay_is_deleted(instance: PipelineInstance, clock: ManualClock) -> None:
@@ -289,7 +231,7 @@ async def test_a_newer_update_replaces_the_one_in_flight(
                 view: {**content, "marked": True} for view, content in update.contents.items()
             }
             live_match.fan_out.replace_pending(
-                DisplayUpdate(contents, update.timestamp + 1), None, None
+                DisplayUpdate(contents, update.timestamp + 1), {}, None
             )
 
     gateway.on_send = interrupt

@@ -9,7 +9,7 @@ import pytest
 
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed, MatchStatus
-from tally.cricket.model.records import PollerState
+from tally.cricket.model.pipeline import IS_OVER_ATTRIBUTE
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tests.cricket import factories
@@ -22,6 +22,7 @@ MAX_WRITES: Final = 120
 FIRST: Final = "1 4 W 6 . 1"
 POLLS: Final = (
     (FIRST, "", MatchStatus.IN_PLAY),
+    (f"{FIRST} 6 6 W", "6 6 6 W 4 6", MatchStatus.FINISHED),
     (f"{FIRST} 6 6 W", "6 6 6 W 4 6", MatchStatus.FINISHED),
 )
 
@@ -75,14 +76,13 @@ async def expected_events(engine: Engine, clock: ManualClock) -> list[tuple[str,
 
 
 def expect_ordered_pushes(gateway: FakePushGateway, token: str) -> None:
-    """Timestamps never decrease, each belongs to one state, and the last push is the end."""
+    """Timestamps never decrease, each belongs to one state, and the last push is the result."""
     pushes = gateway.pushes_to(token)
     stamps = [push.timestamp for push in pushes]
     assert stamps == sorted(stamps)
     contents: dict[int, object] = {}
     for push in pushes:
         assert contents.setdefault(push.timestamp, push.content) == push.content
-    assert pushes[-1].event == "end"
     assert pushes[-1].content["status"] == "finished"
 
 
@@ -103,9 +103,9 @@ async def test_a_crash_at_any_write_loses_nothing_and_repeats_no_event(
             done = await process_polls(crashing_instance, scores, match_id, 0, crashing)
         await clock.advance(11)
         async with open_instance(engine, clock, scores, gateway, name="successor") as successor:
-            await process_polls(successor, scores, match_id, min(done, len(POLLS) - 1))
+            await process_polls(successor, scores, match_id, min(done, len(POLLS) - 2))
             assert event_keys((await successor.state(match_id)).published_events) == expected
-            assert (await successor.record(match_id)).poller_state is PollerState.ENDED
+            assert (await successor.record(match_id)).extra[IS_OVER_ATTRIBUTE]
         for token in tokens:
             expect_ordered_pushes(gateway, token)
         if not crashing.has_crashed:

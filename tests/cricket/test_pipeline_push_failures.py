@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from tally.cricket.model.feed import MatchFeed, MatchStatus
-from tally.cricket.model.records import PollerState
 from tally.kit.clock import ManualClock
 from tally.sim.apns.faults import PushFault
 from tally.store.api import Engine
@@ -69,9 +68,13 @@ async def play_match(
         await clock.advance(2.5)
         await advance_until_done(clock, instance.poller.run())
         await advance_until_done(clock, instance.workers.wait_idle())
-        if (await instance.record(match_id)).poller_state is PollerState.ENDED:
+        state = await instance.state(match_id)
+        hashes = instance.repositories.hashes
+        stored = [await hashes.get(match_id, view) for view in state.content_hashes]
+        delivered = [state_hash and state_hash.hash for state_hash in stored]
+        if state.progress[0] and delivered == list(state.content_hashes.values()):
             return
-    pytest.fail("the match did not end")
+    pytest.fail("the result was not delivered to every device")
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -90,7 +93,6 @@ async def test_devices_get_the_final_state_despite(
         accepted = [json.loads(payload)["aps"] for payload in apns.simulator.log.payloads(token)]
         stamps = [aps["timestamp"] for aps in accepted]
         assert stamps == sorted(stamps)
-        assert accepted[-1]["event"] == "end"
         assert accepted[-1]["content-state"]["status"] == "finished"
 
 
@@ -117,4 +119,5 @@ async def test_invalid_tokens_end_and_the_other_devices_get_updates(
         f"user-{'ab' * 80}": "token_invalid",
     }
     for token in tokens[1:]:
-        assert json.loads(apns.simulator.log.payloads(token)[-1])["aps"]["event"] == "end"
+        last = json.loads(apns.simulator.log.payloads(token)[-1])["aps"]
+        assert last["content-state"]["status"] == "finished"

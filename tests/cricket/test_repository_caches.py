@@ -116,12 +116,12 @@ async def test_a_cached_fixture_is_returned_until_it_expires(cache: FixtureCache
         late.match_id: late,
         early.match_id: early,
     }
-    assert await cache.by_league(league_id, NOW) == [early, late]
+    assert await cache.by_league(league_id, "2", "3", NOW) == [early, late]
     assert {entry.match_id async for entry in cache.all(NOW)} >= set(ids)
     over = NOW + 600
     assert await cache.get(late.match_id, over) is None
     assert await cache.get_many(ids, over) == {}
-    assert await cache.by_league(league_id, over) == []
+    assert await cache.by_league(league_id, "2", "3", over) == []
     assert {entry.match_id async for entry in cache.all(over)}.isdisjoint(ids)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.records import (
     ActivityStatus,
     EndReason,
@@ -47,14 +48,8 @@ async def test_one_of_many_concurrent_creates_succeeds(activities: LiveActivityR
 async def test_one_of_many_concurrent_claims_succeeds(
     activities: LiveActivityRepository,
 ) -> None:
-    """A claim is conditional on the number of starts and on the status pending."""
+    """A claim is conditional on the number of starts and on the status."""
     activity = factories.activity(factories.number())
-    assert not await activities.claim_start(activity, MOMENT, None, "")
-    await activities.create(activity)
-    claims = await asyncio.gather(
-        *(activities.claim_start(activity, MOMENT + 1, "channel", "hash") for _ in range(10))
-    )
-    assert sum(claims) == 1
     once = replace(
         activity,
         starts=1,
@@ -63,10 +58,41 @@ async def test_one_of_many_concurrent_claims_succeeds(
         channel_id="channel",
         shown="hash",
     )
+    assert not await activities.claim_start(activity, once)
+    await activities.create(activity)
+    claims = await asyncio.gather(*(activities.claim_start(activity, once) for _ in range(10)))
+    assert sum(claims) == 1
     assert await found(activities, activity) == once
-    assert await activities.claim_start(once, MOMENT + 2, None, "")
+    twice = replace(once, starts=2, channel_id=None, started_at=MOMENT + 2)
+    assert await activities.claim_start(once, twice)
+    assert not await activities.release_start(once, None)
+    assert await activities.release_start(twice, None)
+    assert await found(activities, activity) == replace(twice, started_at=None)
     assert await activities.activate(replace(activity, update_token="token"))
-    assert not await activities.claim_start(replace(activity, starts=2), MOMENT + 3, None, "")
+    assert not await activities.claim_start(twice, replace(twice, starts=3))
+    assert not await activities.release_start(twice, None)
+
+
+async def test_a_confirmation_activates_an_activity_on_a_channel(
+    activities: LiveActivityRepository,
+) -> None:
+    """Not one with a token of its own, an ended or an expired one; a report makes it pending."""
+    activity = factories.activity(factories.number(), channel_id="channel", starts=1)
+    names = (activity.match_id, activity.user_id, activity.device_id)
+    assert await activities.confirm(*names, MOMENT) is None
+    await activities.create(activity)
+    confirmed = replace(activity, status=ACTIVE, updated_at=MOMENT + 5)
+    for _ in range(2):
+        assert await activities.confirm(*names, MOMENT + 5) == confirmed
+    assert await activities.confirm(*names, activity.expires_at * 1000) is None
+    assert await activities.mark_missing(*names, MOMENT + 6)
+    assert not await activities.mark_missing(*names, MOMENT + 6)
+    assert await found(activities, activity) == replace(activity, updated_at=MOMENT + 6)
+    await activities.end(activity, EndReason.MATCH_END, MOMENT + 7)
+    assert await activities.confirm(*names, MOMENT + 8) is None
+    other = factories.activity(factories.number())
+    await activities.create(other)
+    assert await activities.confirm(other.match_id, other.user_id, other.device_id, MOMENT) is None
 
 
 async def test_a_token_activates_an_activity_and_can_be_rotated(
@@ -197,13 +223,13 @@ async def test_activities_of_a_user_exclude_those_of_others(
     for activity in (phone, tablet, stranger):
         await activities.create(activity)
     assert await activities.list_by_user(match_id, user, MOMENT) == [phone, tablet]
-    assert await activities.change_team(phone, "2")
+    assert await activities.change_follow(phone, "2", AlertChoice.RESULT)
     assert await activities.list_by_user(match_id, user, MOMENT) == [
-        replace(phone, team_id="2"),
+        replace(phone, team_id="2", alerts=AlertChoice.RESULT),
         tablet,
     ]
     missing = factories.activity(match_id)
-    assert not await activities.change_team(missing, "2")
+    assert not await activities.change_follow(missing, "2", AlertChoice.RESULT)
     assert await found(activities, missing) is None
 
 

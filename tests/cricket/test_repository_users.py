@@ -185,12 +185,12 @@ async def test_a_repeated_follow_keeps_its_creation_time(
 async def test_a_team_change_requires_a_follow(follows: FollowRepository) -> None:
     """Without a valid follow, nothing is created."""
     follow = factories.follow(factories.number())
-    assert not await follows.change_team(follow.match_id, follow.user_id, "1", NOW)
+    assert not await follows.change(follow.match_id, follow.user_id, NOW, team_id="1")
     assert await follows.get(follow.match_id, follow.user_id, NOW) is None
     await follows.follow(follow)
-    assert await follows.change_team(follow.match_id, follow.user_id, "1", NOW)
+    assert await follows.change(follow.match_id, follow.user_id, NOW, team_id="1")
     assert await follows.get(follow.match_id, follow.user_id, NOW) == replace(follow, team_id="1")
-    assert not await follows.change_team(follow.match_id, follow.user_id, "2", follow.expires_at)
+    assert not await follows.change(follow.match_id, follow.user_id, follow.expires_at, team_id="2")
 
 
 async def test_an_expired_follow_is_not_returned(follows: FollowRepository) -> None:

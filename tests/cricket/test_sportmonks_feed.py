@@ -402,7 +402,7 @@ def test_an_incomplete_fixture_is_translated() -> None:
     first, second = feed.innings
     assert (feed.league_id, feed.season_id, feed.note, feed.balls) == ("3", "", "", None)
     assert feed.target == Target(120, Overs(17, 3))
-    assert feed.toss == Toss("37", "batting")
+    assert feed.toss == Toss("37", "")
     assert (first.runs, first.overs, first.extras) == (127, Overs(20, 0), None)
     assert (second.runs, second.wickets, second.overs) == (0, 0, Overs(0, 0))
     assert [batter.how_out for batter in first.batters] == [

@@ -144,10 +144,10 @@ async def test_the_hourly_quota_is_respected() -> None:
         await scores.clock.advance(600)
         error = await expect_error(scores, RateLimited)
         assert isinstance(error, RateLimited)
-        assert error.retry_after == pytest.approx(3000, abs=1)
+        assert error.retry_after == pytest.approx(3005, abs=1)
         assert scores.polls == 3
         await scores.gateway.teams()
-        await scores.clock.advance(3001)
+        await scores.clock.advance(3006)
         assert (await scores.gateway.live()).feeds == ()
 
 
@@ -159,6 +159,14 @@ async def test_a_rejected_token_is_not_retried(status: int) -> None:
         assert {error.code for error in errors} == {"sportmonks_refused"}
         assert scores.polls == 8
         assert scores.client.breaker.state is BreakerState.CLOSED
+
+
+async def test_a_list_that_does_not_exist_is_an_outage() -> None:
+    """The poller handles outages; it continues with replays and waits."""
+    async with open_sportmonks(bundled_match()) as scores:
+        scores.sportmonks.faults.add(InjectedFault(path=LIVESCORES, status=404, times=1))
+        with pytest.raises(Unavailable, match="404"):
+            await scores.gateway.live()
 
 
 async def test_without_a_token_nothing_is_sent() -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from tally.cricket.service.activities.orchestrator import MatchOrchestrator
 from tally.cricket.service.activities.prematch import PrematchNotifier
+from tally.cricket.service.activities.team_follows import TeamFollowService
 from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.sync.reference_data import SyncService
@@ -16,28 +17,35 @@ from tally.settings import Settings
 LOCK_SECONDS: Final = 10.0
 REFERENCE_INTERVAL_SECONDS: Final = 6 * 3_600.0
 FIXTURES_INTERVAL_SECONDS: Final = 60.0
+TEAM_FOLLOWS_INTERVAL_SECONDS: Final = 30.0
 ORCHESTRATOR_INTERVAL_SECONDS: Final = 30.0
 PREMATCH_INTERVAL_SECONDS: Final = 60.0
 
 
 def sync_jobs(
-    sync: SyncService, leagues: LeagueService, new_locks: Callable[[], Locks], clock: Clock
+    sync: SyncService,
+    leagues: LeagueService,
+    team_follows: TeamFollowService,
+    new_locks: Callable[[], Locks],
+    clock: Clock,
 ) -> tuple[Job, ...]:
     """Return the jobs that sync leagues, teams and fixtures, each under a shared lock."""
 
-    async def sync_fixtures() -> None:
+    async def sync_fixtures() -> float:
         if not await leagues.active():
             # On the first start, fixtures need the leagues and teams they belong to.
             await sync.sync_leagues()
             await sync.sync_teams()
         await sync.sync_fixtures()
+        return max(FIXTURES_INTERVAL_SECONDS, sync.source.fixtures_interval())
 
     def locked(name: str, work: Callable[[], Awaitable[object]]) -> JobFunction:
         # One holder per job: two jobs of an instance must not extend each other's lock.
         locks = new_locks()
 
-        async def run() -> None:
-            await run_with_lock(locks, clock, name, LOCK_SECONDS, work)
+        async def run() -> float | None:
+            result = await run_with_lock(locks, clock, name, LOCK_SECONDS, work)
+            return result if isinstance(result, float) else None
 
         return run
 
@@ -61,6 +69,13 @@ def sync_jobs(
             description="Syncs fixtures from SportMonks",
             run=locked("sync:fixtures", sync_fixtures),
             interval=FIXTURES_INTERVAL_SECONDS,
+            jitter=0.05,
+        ),
+        Job(
+            name="cricket-team-follows",
+            description="Adds new fixtures to the follows of their teams' followers",
+            run=locked("team-follows", team_follows.add_new_fixtures),
+            interval=TEAM_FOLLOWS_INTERVAL_SECONDS,
             jitter=0.05,
         ),
     )

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -13,23 +13,25 @@ from starlette.types import ASGIApp
 from tally.cricket.api.auth import CricketAuthenticator
 from tally.cricket.api.events import MatchPoller, match_topic
 from tally.cricket.api.schemas import matches as match_schemas
-from tally.cricket.api.schemas import reference, users
+from tally.cricket.api.schemas import reference, scorecards, users
 from tally.cricket.api.schemas.fields import ServiceStatus
 from tally.cricket.api.schemas.matches import display_body, match_body
-from tally.cricket.model.errors import team_not_in_match
+from tally.cricket.model.errors import nothing_to_change, team_not_in_match
+from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.service.activities.devices import AppInstallation
 from tally.cricket.service.queries.display import DisplaySnapshot
-from tally.cricket.service.queries.matches import MatchFilter, Position
+from tally.cricket.service.queries.matches import MatchFilter, MatchView, Position
 from tally.cricket.service.services import CricketServices
 from tally.errors import NotFound
+from tally.instance.streams import OpenStreams
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.event_stream import EventStream
-from tally.kit.http import Json
+from tally.kit.http import NO_STORE, Json
 from tally.kit.hub import Hub
-
-NO_STORE: Final = {"Cache-Control": "no-store"}
+from tally.kit.latest_results import LatestResults
+from tally.kit.readiness import STORE, ReadinessMonitor
 
 _id_pattern = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
@@ -43,13 +45,17 @@ class Handlers:
     poller: MatchPoller
     cursors: Cursors
     hub: Hub
+    readiness: ReadinessMonitor
+    streams: OpenStreams
+    encoded_matches: LatestResults[str, MatchView, bytes] = field(
+        default_factory=lambda: LatestResults(_encode_match)
+    )
 
-    async def health(self, _: Request) -> ASGIApp:
+    async def check_health(self, _: Request) -> ASGIApp:
         return Json(ServiceStatus("ok"))
 
-    async def ready(self, _: Request) -> ASGIApp:
-        await self.services.queries.leagues.all()
-        return Json(ServiceStatus("ready"))
+    async def check_readiness(self, _: Request) -> ASGIApp:
+        return self.readiness.report({STORE}).response()
 
     async def list_matches(self, request: Request) -> ASGIApp:
         await self.auth.user_id(request)
@@ -83,7 +89,8 @@ class Handlers:
     async def get_match(self, request: Request) -> ASGIApp:
         await self.auth.user_id(request)
         view = await self.services.queries.matches.get(path_id(request, "match_id"))
-        return Json(match_body(view))
+        encoded = self.encoded_matches.get(view.fixture.match_id, view)
+        return Response(encoded, media_type=Json.media_type)
 
     async def get_display(self, request: Request) -> ASGIApp:
         await self.auth.user_id(request)
@@ -91,8 +98,31 @@ class Handlers:
         displays = self.services.queries.displays
         return Json(display_body(await displays.get(path_id(request, "match_id"), query.team_id)))
 
-    async def stream_events(self, request: Request) -> ASGIApp:
+    async def get_scorecard(self, request: Request) -> ASGIApp:
         await self.auth.user_id(request)
+        view = await self.services.queries.matches.get(path_id(request, "match_id"))
+        return Json(scorecards.scorecard_body(view))
+
+    async def get_timeline(self, request: Request) -> ASGIApp:
+        await self.auth.user_id(request)
+        query = read_query(request, scorecards.TimelineQuery)
+        match_id = path_id(request, "match_id")
+        purpose = query_fingerprint("cricket.timeline", match=match_id)
+        start = self._decode_cursor(purpose, query.cursor)
+        events, next_start = await self.services.queries.timelines.page(
+            match_id, query.limit, 0 if start is None else int(start["start"])
+        )
+        next_key = None if next_start is None else {"start": next_start}
+        return Json(
+            scorecards.TimelinePage(
+                [scorecards.timeline_event_body(event) for event in events],
+                self._encode_cursor(purpose, next_key),
+            )
+        )
+
+    async def stream_match(self, request: Request) -> ASGIApp:
+        user_id, expires_at = await self.auth.user_until(request)
+        owner = self.streams.admit(request, person=f"cricket:{user_id}", expires_at=expires_at)
         query = read_query(request, match_schemas.ViewQuery)
         match_id = path_id(request, "match_id")
         displays = self.services.queries.displays
@@ -105,7 +135,8 @@ class Handlers:
         watch = self.poller.watch(
             key, await self.poller.read(key) or DisplaySnapshot(display.content)
         )
-        return EventStream(self.hub, match_topic(key), request, snapshot, watch)
+        events = EventStream(self.hub, match_topic(key), request, snapshot, watch)
+        return self.streams.response(owner, events)
 
     async def list_teams(self, request: Request) -> ASGIApp:
         await self.auth.user_id(request)
@@ -167,30 +198,37 @@ class Handlers:
         )
         return Response(status_code=204)
 
+    async def delete_user(self, request: Request) -> ASGIApp:
+        await self.services.activities.delete_user(await self.auth.user_id(request))
+        return Response(status_code=204)
+
     async def get_follow(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
         follow = await self.services.follows.get(path_id(request, "match_id"), user_id)
         return Json(users.follow_body(follow), 200, NO_STORE)
 
-    async def follow(self, request: Request) -> ASGIApp:
+    async def create_follow(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
         body = await read_json(request, users.NewFollow)
-        return await self._follow(path_id(request, "match_id"), user_id, body.team_id)
+        return await self._follow(path_id(request, "match_id"), user_id, body.team_id, body.alerts)
 
     async def follow_match(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
         body = await read_json(request, users.NewMatchFollow)
-        return await self._follow(body.match_id, user_id, body.team_id)
+        return await self._follow(body.match_id, user_id, body.team_id, body.alerts)
 
     async def change_follow(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
         body = await read_json(request, users.FollowChange)
-        follow = await self.services.follows.change_team(
-            path_id(request, "match_id"), user_id, body.team_id
+        alerts = None if body.alerts is msgspec.UNSET else body.alerts
+        if body.team_id is msgspec.UNSET and alerts is None:
+            raise nothing_to_change()
+        follow = await self.services.follows.change(
+            path_id(request, "match_id"), user_id, body.team_id, alerts
         )
         return Json(users.follow_body(follow), 200, NO_STORE)
 
-    async def unfollow(self, request: Request) -> ASGIApp:
+    async def delete_follow(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
         await self.services.follows.unfollow(path_id(request, "match_id"), user_id)
         return Response(status_code=204)
@@ -214,7 +252,23 @@ class Handlers:
         )
         return Json(page, 200, NO_STORE)
 
-    async def subscribe(self, request: Request) -> ASGIApp:
+    async def list_followed_teams(self, request: Request) -> ASGIApp:
+        user_id = await self.auth.user_id(request)
+        follows = await self.services.team_follows.list_by_user(user_id)
+        body = users.TeamFollowList([users.team_follow_body(follow) for follow in follows])
+        return Json(body, 200, NO_STORE)
+
+    async def follow_team(self, request: Request) -> ASGIApp:
+        user_id = await self.auth.user_id(request)
+        follow = await self.services.team_follows.follow(path_id(request, "team_id"), user_id)
+        return Json(users.team_follow_body(follow), 200, NO_STORE)
+
+    async def unfollow_team(self, request: Request) -> ASGIApp:
+        user_id = await self.auth.user_id(request)
+        await self.services.team_follows.unfollow(path_id(request, "team_id"), user_id)
+        return Response(status_code=204)
+
+    async def create_subscription(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
         body = await read_json(request, users.NewSubscription)
         subscription = await self.services.follows.subscribe(
@@ -222,7 +276,7 @@ class Handlers:
         )
         return Json(users.subscription_body(subscription), 200, NO_STORE)
 
-    async def unsubscribe(self, request: Request) -> ASGIApp:
+    async def delete_subscription(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
         query = read_query(request, users.SubscriptionQuery)
         await self.services.follows.unsubscribe(
@@ -242,16 +296,33 @@ class Handlers:
         )
         return Json(users.activity_body(activity), 200, NO_STORE)
 
+    async def confirm_activity(self, request: Request) -> ASGIApp:
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.ActivityReport)
+        fixture = await self.services.queries.matches.fixture(path_id(request, "match_id"))
+        activity = await self.services.activities.confirm(fixture, user_id, body.device_id)
+        return Json(users.activity_body(activity), 200, NO_STORE)
+
+    async def report_ended_activity(self, request: Request) -> ASGIApp:
+        user_id = await self.auth.user_id(request)
+        body = await read_json(request, users.ActivityReport)
+        await self.services.activities.report_ended(
+            path_id(request, "match_id"), user_id, body.device_id
+        )
+        return Response(status_code=204)
+
     async def dismiss_activity(self, request: Request) -> ASGIApp:
         user_id = await self.auth.user_id(request)
-        body = await read_json(request, users.DismissedActivity)
+        body = await read_json(request, users.ActivityReport)
         await self.services.activities.dismiss(
             path_id(request, "match_id"), user_id, body.device_id
         )
         return Response(status_code=204)
 
-    async def _follow(self, match_id: str, user_id: str, team_id: str | None) -> ASGIApp:
-        fixture, follow = await self.services.follows.follow(match_id, user_id, team_id)
+    async def _follow(
+        self, match_id: str, user_id: str, team_id: str | None, alerts: AlertChoice | None
+    ) -> ASGIApp:
+        fixture, follow = await self.services.follows.follow(match_id, user_id, team_id, alerts)
         content: dict[str, Any] | None = None
         if fixture.is_live:
             view = None if follow.team_id == NEUTRAL else follow.team_id
@@ -272,3 +343,7 @@ def path_id(request: Request, name: str) -> str:
         resource = name.removesuffix("_id")
         raise NotFound(f"{resource.capitalize()} not found", code=f"{resource}_not_found")
     return value
+
+
+def _encode_match(view: MatchView) -> bytes:
+    return msgspec.json.encode(match_body(view))

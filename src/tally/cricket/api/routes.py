@@ -1,46 +1,46 @@
 """The list of the cricket backend's endpoints."""
 
-from typing import Any, Final
+from typing import Annotated, Final
 
+from msgspec import Meta
+
+from tally.cricket.api.activity_routes import activity_endpoints
 from tally.cricket.api.admin import AdminHandlers
-from tally.cricket.api.auth import ADMIN_HEADER, admin_required
+from tally.cricket.api.admin_routes import admin_endpoints
+from tally.cricket.api.endpoint_options import admin_endpoint, user_endpoint
 from tally.cricket.api.handlers import Handlers
-from tally.cricket.api.schemas import admin, examples, matches, reference, users
+from tally.cricket.api.schemas import examples, matches, reference
 from tally.cricket.api.schemas.fields import ServiceStatus
+from tally.cricket.api.scorecard_routes import scorecard_endpoints
+from tally.cricket.api.user_routes import user_endpoints
 from tally.cricket.model import errors
-from tally.errors import Invalid, NotFound, TallyError, Unauthenticated, Unavailable
+from tally.errors import Invalid, NotFound
+from tally.instance.stream_limits import TOO_MANY_STREAMS
 from tally.kit.endpoints import Api, Endpoint
-from tally.kit.http import ErrorFormat, NestedError
+from tally.kit.hub import encode_event
+from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness
 
-ERROR_FORMAT: Final = ErrorFormat(NestedError)
 SECURITY: Final = {
-    "user": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-    "admin_key": {"type": "apiKey", "in": "header", "name": ADMIN_HEADER},
+    "cricket_user": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "Access token of a user, from the Cognito user pool of the app."
+        " The group `admin` may use the admin routes.",
+    },
+}
+_PATH_TYPES: Final = {
+    "match_id": Annotated[str, Meta(examples=[examples.MATCH.match_id])],
+    "team_id": Annotated[str, Meta(examples=[examples.TEAM.team_id])],
+    "league_id": Annotated[str, Meta(examples=[examples.LEAGUE.league_id])],
+    "season_id": Annotated[str, Meta(examples=[examples.MATCH.season_id])],
 }
 
-_UNAVAILABLE: Final = Unavailable("The store is unavailable", retry_after=1)
-_INVALID_TOKEN: Final = Unauthenticated("Invalid token", code="invalid_token")
-_ADMIN_REQUIRED: Final = admin_required()
 _MATCH_NOT_FOUND: Final = errors.match_not_found()
 _TEAM_NOT_FOUND: Final = errors.team_not_found()
 _LEAGUE_NOT_FOUND: Final = errors.league_not_found()
-_DEVICE_NOT_FOUND: Final = errors.device_not_found()
-_NOT_FOLLOWED: Final = errors.not_followed()
 _TEAM_NOT_IN_MATCH: Final = errors.team_not_in_match()
-_MATCH_OVER: Final = errors.match_over()
 _NOTHING_TO_CHANGE: Final = errors.nothing_to_change()
-_ONE_DEVICE_IDENTIFIER: Final = errors.one_device_identifier()
-
-
-def _user_endpoint(*raised: TallyError) -> dict[str, Any]:
-    return {"errors": (*raised, _INVALID_TOKEN, _UNAVAILABLE), "security": ("user",)}
-
-
-def _admin_endpoint(*raised: TallyError) -> dict[str, Any]:
-    return {
-        "errors": (*raised, _INVALID_TOKEN, _ADMIN_REQUIRED, _UNAVAILABLE),
-        "security": ("user", "admin_key"),
-    }
 
 
 def cricket_api(handlers: Handlers, admin_handlers: AdminHandlers) -> Api:
@@ -48,13 +48,13 @@ def cricket_api(handlers: Handlers, admin_handlers: AdminHandlers) -> Api:
     return Api(
         name="cricket",
         description="Live cricket scores, follows and Live Activities.",
-        error_format=ERROR_FORMAT,
+        path_types=_PATH_TYPES,
         security_schemes=SECURITY,
         endpoints=(
             Endpoint(
                 "GET",
                 "/health",
-                handlers.health,
+                handlers.check_health,
                 "Check liveness",
                 response=ServiceStatus,
                 response_example=ServiceStatus("ok"),
@@ -62,21 +62,19 @@ def cricket_api(handlers: Handlers, admin_handlers: AdminHandlers) -> Api:
             Endpoint(
                 "GET",
                 "/health/ready",
-                handlers.ready,
+                handlers.check_readiness,
                 "Check readiness",
-                response=ServiceStatus,
-                response_example=ServiceStatus("ready"),
-                errors=(_UNAVAILABLE,),
+                response=Readiness,
+                response_example=READY_EXAMPLE,
+                other_responses={503: NOT_READY_EXAMPLE},
             ),
             *_matches(handlers),
             *_display(handlers),
             *_teams(handlers, admin_handlers),
             *_leagues(handlers, admin_handlers),
-            *_devices(handlers),
-            *_follows(handlers),
-            *_match_follow(handlers),
-            *_activities(handlers),
-            *_administration(admin_handlers),
+            *user_endpoints(handlers),
+            *activity_endpoints(handlers),
+            *admin_endpoints(admin_handlers),
         ),
     )
 
@@ -98,7 +96,7 @@ def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
             query=matches.MatchQuery,
             response=matches.MatchPage,
             response_example=matches.MatchPage([examples.MATCH], None),
-            **_user_endpoint(bad_range, _LEAGUE_NOT_FOUND),
+            **user_endpoint(bad_range, _LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "GET",
@@ -107,7 +105,7 @@ def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
             "List live matches",
             response=matches.MatchPage,
             response_example=matches.MatchPage([examples.MATCH], None),
-            **_user_endpoint(),
+            **user_endpoint(),
         ),
         Endpoint(
             "GET",
@@ -116,7 +114,7 @@ def _matches(handlers: Handlers) -> tuple[Endpoint, ...]:
             "Get a match",
             response=matches.MatchBody,
             response_example=examples.MATCH,
-            **_user_endpoint(_MATCH_NOT_FOUND),
+            **user_endpoint(_MATCH_NOT_FOUND),
         ),
     )
 
@@ -131,20 +129,23 @@ def _display(handlers: Handlers) -> tuple[Endpoint, ...]:
             query=matches.ViewQuery,
             response=matches.DisplayBody,
             response_example=examples.DISPLAY,
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND),
+            **user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND),
         ),
+        *scorecard_endpoints(handlers),
         Endpoint(
             "GET",
             "/matches/{match_id}/events",
-            handlers.stream_events,
+            handlers.stream_match,
             "Subscribe to a match",
             description=(
                 "Server-sent events: `display` contains the display state, on connect and on every"
                 " change; `event` contains a key event. `Last-Event-ID` replays missed messages."
+                " The stream ends with `session_ended` when the token expires."
             ),
             query=matches.ViewQuery,
             media_type="text/event-stream",
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND),
+            response_example=encode_event("display", examples.DISPLAY_EVENT).decode(),
+            **user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, TOO_MANY_STREAMS),
         ),
     )
 
@@ -158,7 +159,7 @@ def _teams(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoint,
             "List teams",
             response=reference.TeamList,
             response_example=reference.TeamList([examples.TEAM]),
-            **_user_endpoint(),
+            **user_endpoint(),
         ),
         Endpoint(
             "GET",
@@ -167,7 +168,7 @@ def _teams(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoint,
             "Get a team",
             response=reference.TeamBody,
             response_example=examples.TEAM,
-            **_user_endpoint(_TEAM_NOT_FOUND),
+            **user_endpoint(_TEAM_NOT_FOUND),
         ),
         Endpoint(
             "PATCH",
@@ -179,7 +180,7 @@ def _teams(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoint,
             request_example={"name": "Rovers CC", "color": "#1b5e20"},
             response=reference.TeamBody,
             response_example=examples.TEAM,
-            **_admin_endpoint(_NOTHING_TO_CHANGE, _TEAM_NOT_FOUND),
+            **admin_endpoint(_NOTHING_TO_CHANGE, _TEAM_NOT_FOUND),
         ),
     )
 
@@ -193,7 +194,7 @@ def _leagues(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoin
             "List leagues",
             response=reference.LeagueList,
             response_example=reference.LeagueList([examples.LEAGUE]),
-            **_user_endpoint(),
+            **user_endpoint(),
         ),
         Endpoint(
             "GET",
@@ -202,7 +203,7 @@ def _leagues(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoin
             "Get a league",
             response=reference.LeagueBody,
             response_example=examples.LEAGUE,
-            **_user_endpoint(_LEAGUE_NOT_FOUND),
+            **user_endpoint(_LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "PATCH",
@@ -213,7 +214,7 @@ def _leagues(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoin
             request_example={"active": False},
             response=reference.LeagueBody,
             response_example=examples.LEAGUE,
-            **_admin_endpoint(_NOTHING_TO_CHANGE, _LEAGUE_NOT_FOUND),
+            **admin_endpoint(_NOTHING_TO_CHANGE, _LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "DELETE",
@@ -221,7 +222,7 @@ def _leagues(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoin
             admin_handlers.delete_league,
             "Delete a league",
             status=204,
-            **_admin_endpoint(_LEAGUE_NOT_FOUND),
+            **admin_endpoint(_LEAGUE_NOT_FOUND),
         ),
         Endpoint(
             "GET",
@@ -230,230 +231,6 @@ def _leagues(handlers: Handlers, admin_handlers: AdminHandlers) -> tuple[Endpoin
             "List the teams of a season",
             response=reference.SeasonTeams,
             response_example=reference.SeasonTeams([examples.SEASON_TEAM]),
-            **_user_endpoint(NotFound("Season not found", code="season_not_found")),
-        ),
-    )
-
-
-def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
-    return (
-        Endpoint(
-            "GET",
-            "/user/device",
-            handlers.list_devices,
-            "List your devices",
-            response=users.UserDeviceList,
-            response_example=users.UserDeviceList([examples.USER_DEVICE]),
-            **_user_endpoint(),
-        ),
-        Endpoint(
-            "POST",
-            "/user/device",
-            handlers.register_device,
-            "Register a device",
-            description="Call it at every launch of the app. A registration expires after 90 days.",
-            request=users.NewUserDevice,
-            request_example=examples.NEW_USER_DEVICE,
-            response=users.UserDeviceBody,
-            response_example=examples.USER_DEVICE,
-            **_user_endpoint(),
-        ),
-        Endpoint(
-            "DELETE",
-            "/user/device",
-            handlers.delete_device,
-            "Delete a device",
-            query=users.UserDeviceQuery,
-            status=204,
-            **_user_endpoint(_ONE_DEVICE_IDENTIFIER, _DEVICE_NOT_FOUND),
-        ),
-        Endpoint(
-            "PUT",
-            "/user/device/push-to-start",
-            handlers.update_push_to_start_token,
-            "Set the push-to-start token",
-            request=users.NewPushToStartToken,
-            request_example={"pushToStartToken": "c0ffee00c0ffee", "deviceId": "A1B2-C3D4"},
-            response=users.UserDeviceBody,
-            response_example=examples.USER_DEVICE,
-            **_user_endpoint(_ONE_DEVICE_IDENTIFIER, _DEVICE_NOT_FOUND),
-        ),
-    )
-
-
-def _follows(handlers: Handlers) -> tuple[Endpoint, ...]:
-    return (
-        Endpoint(
-            "GET",
-            "/user/follows",
-            handlers.list_follows,
-            "List your follows",
-            query=users.FollowListQuery,
-            response=users.FollowPage,
-            response_example=users.FollowPage([examples.FOLLOW], None),
-            **_user_endpoint(),
-        ),
-        Endpoint(
-            "POST",
-            "/user/follow/match",
-            handlers.follow_match,
-            "Follow a match",
-            request=users.NewMatchFollow,
-            request_example={"matchId": "65001", "teamId": "5"},
-            response=users.FollowBody,
-            response_example=examples.FOLLOW,
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _MATCH_OVER),
-        ),
-        Endpoint(
-            "DELETE",
-            "/user/follow/match",
-            handlers.unfollow_match,
-            "Unfollow a match",
-            query=users.FollowedMatchQuery,
-            status=204,
-            **_user_endpoint(),
-        ),
-    )
-
-
-def _match_follow(handlers: Handlers) -> tuple[Endpoint, ...]:
-    return (
-        Endpoint(
-            "GET",
-            "/user/follow/{match_id}",
-            handlers.get_follow,
-            "Get your follow of a match",
-            response=users.FollowBody,
-            response_example=examples.FOLLOW,
-            **_user_endpoint(_NOT_FOLLOWED),
-        ),
-        Endpoint(
-            "POST",
-            "/user/follow/{match_id}",
-            handlers.follow,
-            "Follow a match",
-            description="For a live match, the response contains the display state.",
-            request=users.NewFollow,
-            request_example={"teamId": "5"},
-            response=users.FollowBody,
-            response_example=examples.FOLLOW,
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _MATCH_OVER),
-        ),
-        Endpoint(
-            "PATCH",
-            "/user/follow/{match_id}",
-            handlers.change_follow,
-            "Change the team of a follow",
-            request=users.FollowChange,
-            request_example={"teamId": None},
-            response=users.FollowBody,
-            response_example=examples.FOLLOW,
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _NOT_FOLLOWED),
-        ),
-        Endpoint(
-            "DELETE",
-            "/user/follow/{match_id}",
-            handlers.unfollow,
-            "Unfollow a match",
-            description="Ends the match's Live Activities on all devices of the user. Idempotent.",
-            status=204,
-            **_user_endpoint(_MATCH_NOT_FOUND),
-        ),
-    )
-
-
-def _activities(handlers: Handlers) -> tuple[Endpoint, ...]:
-    return (
-        Endpoint(
-            "POST",
-            "/user/activity/{match_id}",
-            handlers.subscribe,
-            "Subscribe a Live Activity that the app started",
-            request=users.NewSubscription,
-            request_example={"pushToken": "deadbeefdeadbeef"},
-            response=users.SubscriptionBody,
-            response_example=examples.SUBSCRIPTION,
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, _MATCH_OVER),
-        ),
-        Endpoint(
-            "DELETE",
-            "/user/activity/{match_id}",
-            handlers.unsubscribe,
-            "Delete the subscription of a Live Activity",
-            query=users.SubscriptionQuery,
-            status=204,
-            **_user_endpoint(errors.subscription_not_found(), _MATCH_NOT_FOUND),
-        ),
-        Endpoint(
-            "POST",
-            "/matches/{match_id}/activity-token",
-            handlers.register_activity,
-            "Register or rotate an update token",
-            request=users.NewUpdateToken,
-            request_example={"deviceId": "A1B2-C3D4", "updateToken": "80c1f7de80c1f7de"},
-            response=users.ActivityBody,
-            response_example=examples.ACTIVITY,
-            **_user_endpoint(_TEAM_NOT_IN_MATCH, _MATCH_NOT_FOUND, errors.activity_ended()),
-        ),
-        Endpoint(
-            "POST",
-            "/matches/{match_id}/activity-dismissed",
-            handlers.dismiss_activity,
-            "Report a dismissed Live Activity",
-            description="Ends the Live Activity and unfollows the match.",
-            request=users.DismissedActivity,
-            request_example={"deviceId": "A1B2-C3D4"},
-            status=204,
-            **_user_endpoint(_MATCH_NOT_FOUND),
-        ),
-    )
-
-
-def _administration(admin_handlers: AdminHandlers) -> tuple[Endpoint, ...]:
-    report = admin.SyncReport({"leagues": {"created": 1, "updated": 0, "unchanged": 27}})
-    circuit_open = Unavailable("SportMonks is unavailable", retry_after=30)
-    return (
-        Endpoint(
-            "GET",
-            "/admin/fixtures",
-            admin_handlers.list_fixtures,
-            "List the fixtures of a league",
-            description="Scans the whole table; use it rarely.",
-            query=admin.AdminFixtureQuery,
-            response=matches.MatchPage,
-            response_example=matches.MatchPage([examples.MATCH], None),
-            **_admin_endpoint(),
-        ),
-        Endpoint(
-            "POST",
-            "/admin/sync",
-            admin_handlers.run_sync,
-            "Run a sync",
-            request=admin.SyncRequest,
-            request_example={"what": "fixtures"},
-            response=admin.SyncReport,
-            response_example=report,
-            **_admin_endpoint(circuit_open),
-        ),
-        Endpoint(
-            "GET",
-            "/admin/matches/{match_id}/state",
-            admin_handlers.get_match_state,
-            "Get the pipeline state of a match",
-            response=admin.MatchStateBody,
-            response_example=examples.MATCH_STATE,
-            **_admin_endpoint(_MATCH_NOT_FOUND),
-        ),
-        Endpoint(
-            "POST",
-            "/admin/matches/{match_id}/replay",
-            admin_handlers.start_replay,
-            "Replay a recorded match",
-            request=admin.ReplayRequest,
-            request_example={"speed": 60},
-            response=matches.MatchBody,
-            response_example=examples.MATCH,
-            status=201,
-            **_admin_endpoint(_MATCH_NOT_FOUND, errors.no_recording()),
+            **user_endpoint(NotFound("Season not found", code="season_not_found")),
         ),
     )

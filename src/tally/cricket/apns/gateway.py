@@ -26,6 +26,7 @@ from tally.cricket.apns.transport import (
     open_transport,
 )
 from tally.cricket.model.push import (
+    NO_ANSWER,
     NOT_CONFIGURED,
     BroadcastChannel,
     Priority,
@@ -156,7 +157,8 @@ class ApnsGateway:
         while not (push.is_replaceable and entry.is_superseded):
             attempts += 1
             result = await self._attempt(push, channel_id)
-            if result.outcome is not PushOutcome.RETRY:
+            is_final = result.reason == NO_ANSWER and not push.is_repeatable
+            if result.outcome is not PushOutcome.RETRY or is_final:
                 if attempts == 1:
                     return result
                 return msgspec.structs.replace(result, attempts=attempts)

@@ -1,7 +1,8 @@
 """Sends a stream of pushes concurrently, with back-pressure in both directions.
 
 A feeder reads the pushes, workers send them, and the caller reads the results. Two bounded queues
-connect them, so that at most twice `limit` pushes are in memory. The events only matter when one
+connect them, so that at most twice `limit` pushes are in memory. The feeder refills its queue when
+it is half empty, so that it does not wake up for every push. The other events only matter when one
 side has to wait for another, which is rare at full speed.
 """
 
@@ -95,7 +96,7 @@ class PushStream:
                 await wake_up
                 continue
             push = self._pushes.popleft()
-            if len(self._pushes) < self._limit:
+            if len(self._pushes) <= self._limit // 2:
                 self._has_push_space.set()
             self._results.append((push, await self._send(push)))
             self._has_results.set()

@@ -61,7 +61,7 @@ class EventDisplay(DisplayPart, frozen=True):
 
     kind: str
     title: str
-    text: str
+    text: str = ""
     mood: str = "neutral"
 
 
@@ -293,6 +293,12 @@ def _lines(
 def _status_message(feed: MatchFeed) -> str:
     if feed.toss is not None and not feed.innings:
         side = feed.side(feed.toss.team_id)
-        choice = "bat" if feed.toss.elected == "batting" else "bowl"
-        return f"{side.name} won the toss and chose to {choice}" if side is not None else ""
+        choice = {"batting": " and chose to bat", "bowling": " and chose to bowl"}
+        return (
+            f"{side.name} won the toss{choice.get(feed.toss.elected, '')}"
+            if side is not None
+            else ""
+        )
+    if feed.status is MatchStatus.POSTPONED:
+        return "Match postponed"
     return feed.status_text if feed.status is not MatchStatus.IN_PLAY else ""

@@ -64,6 +64,27 @@ TIER_1: Final = frozenset(
 BALL_EVENT_KINDS: Final = (TIER_1 - {EventKind.MAIDEN}) | {EventKind.WICKET}
 
 
+class AlertChoice(StrEnum):
+    """Which key events alert a follower. The others update the display silently."""
+
+    ALL = "all"
+    MILESTONES = "milestones"
+    RESULT = "result"
+
+    def includes(self, kind: EventKind) -> bool:
+        """Whether an event of this kind alerts."""
+        return kind in _ALERTING_KINDS[self]
+
+
+_ALERTING_KINDS: Final = {
+    AlertChoice.ALL: frozenset(kind for kind in EventKind if kind.is_alert),
+    AlertChoice.MILESTONES: frozenset(
+        kind for kind in EventKind if kind.is_alert and kind is not EventKind.WICKET
+    ),
+    AlertChoice.RESULT: frozenset({EventKind.MATCH_END}),
+}
+
+
 class KeyEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One event, with the fields of all kinds, because the struct is stored and streamed as JSON.
 
@@ -71,7 +92,7 @@ class KeyEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     of the batter (for a wicket, the batter who is out) or bowler, `other` that of the opponent.
     `runs` and `balls` belong to the batter, or to the team at the end of an innings. `count` is the
     number in a row or the number of wickets. `reason` is the kind of wicket, why an innings ended,
-    or the result.
+    or the result. `at` is the time of publication in milliseconds, 0 before it.
     """
 
     kind: EventKind
@@ -89,6 +110,7 @@ class KeyEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     count: int = 0
     reason: str = ""
     is_super_over: bool = False
+    at: int = 0
 
     @property
     def identity(self) -> tuple[str, int, str]:

@@ -27,8 +27,17 @@ class MatchStatus(Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether no more balls will be bowled."""
+        """Whether the match is over. Nothing else decides that.
+
+        A match that left the live feed, such as a Test overnight, is not over, and neither is a
+        postponed one.
+        """
         return self in _OVER
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether no balls are bowled at the moment, and more may follow."""
+        return self in _INTERRUPTED
 
     @property
     def is_running(self) -> bool:
@@ -36,8 +45,9 @@ class MatchStatus(Enum):
         return self in _RUNNING
 
 
-_OVER: Final = frozenset(
-    {MatchStatus.POSTPONED, MatchStatus.CANCELLED, MatchStatus.ABANDONED, MatchStatus.FINISHED}
+_OVER: Final = frozenset({MatchStatus.CANCELLED, MatchStatus.ABANDONED, MatchStatus.FINISHED})
+_INTERRUPTED: Final = frozenset(
+    {MatchStatus.INNINGS_BREAK, MatchStatus.BREAK, MatchStatus.DELAYED, MatchStatus.POSTPONED}
 )
 _RUNNING: Final = frozenset({MatchStatus.IN_PLAY, MatchStatus.INNINGS_BREAK, MatchStatus.BREAK})
 
@@ -59,6 +69,7 @@ class WicketKind(Enum):
     RETIRED_OUT = "retired out"
     RETIRED_HURT = "retired hurt"
     RETIRED_NOT_OUT = "retired not out"
+    ABSENT = "absent"
     OTHER = "out"
 
     @property
@@ -68,8 +79,11 @@ class WicketKind(Enum):
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as a wicket; a batter who retires hurt or not out may return."""
-        return self not in _MAY_RETURN
+        """Whether it counts as a wicket.
+
+        A batter who retires hurt or not out may return, and one who is absent never bats.
+        """
+        return self not in _NOT_A_WICKET
 
 
 _CREDITED_TO_BOWLER: Final = frozenset(
@@ -82,7 +96,9 @@ _CREDITED_TO_BOWLER: Final = frozenset(
         WicketKind.HIT_WICKET,
     }
 )
-_MAY_RETURN: Final = frozenset({WicketKind.RETIRED_HURT, WicketKind.RETIRED_NOT_OUT})
+_NOT_A_WICKET: Final = frozenset(
+    {WicketKind.RETIRED_HURT, WicketKind.RETIRED_NOT_OUT, WicketKind.ABSENT}
+)
 
 
 class Overs(NamedTuple):
@@ -105,10 +121,10 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Toss(msgspec.Struct, frozen=True):
-    """The winner of the toss and its choice: "batting" or "bowling"."""
+    """The winner of the toss and its choice: "batting", "bowling", or empty if it is unknown."""
 
     team_id: str
-    elected: str
+    elected: str = ""
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -31,6 +31,8 @@ class Push(msgspec.Struct, frozen=True, kw_only=True):
     collapse_id: str | None = None
     # Identical in every attempt and echoed by APNs, which generates one if it is missing.
     apns_id: str | None = None
+    # False: an attempt without a response is not repeated, because APNs may have accepted it.
+    is_repeatable: bool = True
     # A newer push to the same token supersedes this one while it waits for its next attempt.
     is_replaceable: bool = False
     # Opaque to the gateway, which returns it with the result.
@@ -56,7 +58,7 @@ class PushResult(msgspec.Struct, frozen=True):
     """The result of one push.
 
     `status` is 0 if there was no response. `reason` is APNs' reason, `NOT_CONFIGURED` or
-    `NO_ANSWER`.
+    `NO_ANSWER`, with which APNs may have accepted the push.
     """
 
     outcome: PushOutcome

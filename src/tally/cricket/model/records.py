@@ -1,4 +1,4 @@
-"""Records of the fifteen tables, one frozen class per table, and rules for keys and expiry.
+"""Records of the tables, one frozen class per table, and rules for keys and expiry.
 
 Ids are texts; SportMonks ids are decimal digits. Times (`…_at`) are epoch milliseconds, and TTLs
 (`expires_at`) epoch seconds, as the store requires. A start time is a text such as
@@ -13,12 +13,17 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
+from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.feed import MatchStatus
 
 NEUTRAL: Final = "neutral"
 
 DEVICE_TTL_SECONDS: Final = 90 * 86_400
 FOLLOW_TTL_SECONDS: Final = 48 * 3_600
+MIN_FOLLOW_SECONDS: Final = 3_600
+POSTPONED_TTL_SECONDS: Final = 60 * 86_400
 NOTIFICATION_TTL_SECONDS: Final = 48 * 3_600
 PROCESSING_TTL_SECONDS: Final = 7 * 86_400
 
@@ -60,7 +65,8 @@ class NotificationKind(StrEnum):
 class PollerState(StrEnum):
     """The state of a match's pipeline.
 
-    ENDED means that all devices have received the final state; the cleanup may follow.
+    PAUSED means that play is interrupted. ENDED means that Live Activities have ended and the
+    temporary data is deleted.
     """
 
     POLLING = "polling"
@@ -70,7 +76,11 @@ class PollerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixture:
-    """A match. It is live while `live_updated_at` is set."""
+    """A match.
+
+    Its scores are polled while `live_updated_at` is set, which includes the minutes after the
+    result. An operator sets `held_at` and `corrected_result`, a `CorrectedResult` as a mapping.
+    """
 
     match_id: str
     league_id: str
@@ -94,10 +104,25 @@ class Fixture:
     replay_of: str | None = None
     replay_expires_at: int | None = None
     replay_speed: int | None = None
+    followers_pending: str | None = None
+    followers_cursor: str | None = None
+    held_at: int | None = None
+    corrected_result: Mapping[str, str] | None = None
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether the match is in the index of live matches."""
+        return self.live_updated_at is not None
 
     @property
     def is_live(self) -> bool:
-        return self.live_updated_at is not None
+        """Whether the match is polled and not over."""
+        return self.is_polled and not self.status.is_over
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an operator holds the match: nothing is deleted, and nobody is alerted."""
+        return self.held_at is not None
 
     @property
     def team_ids(self) -> tuple[str, str]:
@@ -167,6 +192,8 @@ class UserDevice:
     os_version: str = ""
     app_version: str = ""
     push_to_start_token: str | None = None
+    # When starts that the device had not confirmed were repeated, within the last hour.
+    restarted_at: tuple[int, ...] = ()
 
     @property
     def can_broadcast(self) -> bool:
@@ -177,13 +204,27 @@ class UserDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """A user who follows a match, for a team or neutrally."""
+    """A user who follows a match, for a team or neutrally.
+
+    `via_team_id` is set if the follow exists because the user follows this team.
+    """
 
     match_id: str
     user_id: str
     created_at: int
     expires_at: int
     team_id: str = NEUTRAL
+    alerts: AlertChoice = AlertChoice.ALL
+    via_team_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamFollow:
+    """A user who follows a team, and thereby its fixtures."""
+
+    team_id: str
+    user_id: str
+    created_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +237,7 @@ class ActivitySubscription:
     created_at: int
     expires_at: int
     team_id: str = NEUTRAL
+    alerts: AlertChoice = AlertChoice.ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +301,7 @@ class ProcessingState:
 class LiveActivity:
     """A Live Activity of a match on a device.
 
+    It is active once its device has confirmed it, with a token or, on a channel, without one.
     `starts` counts push-to-start requests; `shown` is the content hash of the last one. An ended
     activity keeps its token until its device has received the end.
     """
@@ -271,6 +314,7 @@ class LiveActivity:
     updated_at: int
     expires_at: int
     team_id: str = NEUTRAL
+    alerts: AlertChoice = AlertChoice.ALL
     update_token: str | None = None
     channel_id: str | None = None
     end_reason: EndReason | None = None
@@ -279,17 +323,18 @@ class LiveActivity:
     shown: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushTarget:
+class PushTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of an active Live Activity that a push needs.
 
-    With a channel, it receives its updates as broadcasts.
+    With a channel, it receives its updates as broadcasts. A struct, because a fan-out creates
+    hundreds of thousands of them.
     """
 
     match_id: str
     user_id: str
     device_id: str
     team_id: str
+    alerts: AlertChoice = AlertChoice.ALL
     update_token: str | None = None
     channel_id: str | None = None
 
@@ -356,13 +401,45 @@ def device_expiry(now: int) -> int:
     return now + DEVICE_TTL_SECONDS
 
 
-def follow_expiry(start_time: str, match_type: str = "") -> int:
-    """Return the expiry of a follow: two days after the last day of the match starts."""
+def follow_expiry(
+    start_time: str, match_type: str = "", status: MatchStatus = MatchStatus.NOT_STARTED
+) -> int:
+    """Return the expiry of a follow: two days after the last day of the match starts.
+
+    The follows of a postponed match wait for its new date.
+    """
     start = datetime.fromisoformat(start_time) + timedelta(days=EXTRA_MATCH_DAYS.get(match_type, 0))
-    return round(start.timestamp()) + FOLLOW_TTL_SECONDS
+    extra = POSTPONED_TTL_SECONDS if status is MatchStatus.POSTPONED else FOLLOW_TTL_SECONDS
+    return round(start.timestamp()) + extra
+
+
+def fixture_follow_expiry(fixture: Fixture, now: int) -> int:
+    """Return the expiry of a follow that exists at `now` milliseconds: in an hour or later."""
+    expiry = follow_expiry(fixture.start_time, fixture.match_type, fixture.status)
+    return max(expiry, now // 1000 + MIN_FOLLOW_SECONDS)
 
 
 def is_enrichment_time(starting_at: str, now: int, margin: int = 0) -> bool:
     """Whether `now`, in milliseconds, is in the window in which enrichment is written."""
     start = epoch_ms(starting_at)
     return start - ENRICHMENT_LEAD_MS - margin <= now <= start + ENRICHMENT_TAIL_MS + margin
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindow:
+    """The requests of a SportMonks resource that no instance has reserved.
+
+    `resets_at` is the end of the window in milliseconds.
+    """
+
+    remaining: int
+    resets_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class MatchTimeline:
+    """The key events of a finished match as JSON, until `expires_at` (seconds)."""
+
+    match_id: str
+    content: str
+    expires_at: int

@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tally.cricket.model.events import EventKind, KeyEvent
-from tally.cricket.model.feed import BatterLine, BowlerLine, InningsFeed, MatchFeed, MatchStatus
+from tally.cricket.model.feed import (
+    BatterLine,
+    BowlerLine,
+    InningsFeed,
+    MatchFeed,
+    MatchStatus,
+    WicketKind,
+)
 from tally.cricket.model.laws import has_ended, innings_end_reason
 
 BOWLER_ON_FIRE_WICKETS: Final = 3
@@ -56,7 +63,8 @@ def innings_events(innings: InningsFeed) -> Iterator[KeyEvent]:
 
 def _batter(innings: InningsFeed, line: BatterLine, order: int) -> Iterator[KeyEvent]:
     details: dict[str, Any] = {"player": line.name, "runs": line.runs, "balls": line.balls}
-    if order > OPENERS and (line.is_at_crease or line.balls or line.how_out is not None):
+    has_batted = line.how_out not in {None, WicketKind.ABSENT}
+    if order > OPENERS and (line.is_at_crease or line.balls or has_batted):
         yield _event(innings, EventKind.NEW_BATTER, line.player_id, player=line.name)
     for kind in milestones(0, line.runs):
         yield _event(innings, kind, line.player_id, **details)
@@ -124,7 +132,6 @@ def result_text(feed: MatchFeed) -> str:
             feed.draw_noresult or "", "Match finished"
         )
     return {
-        MatchStatus.POSTPONED: "Match postponed",
         MatchStatus.CANCELLED: "Match cancelled",
         MatchStatus.ABANDONED: "Match abandoned",
     }.get(feed.status, "")

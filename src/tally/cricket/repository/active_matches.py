@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from tally.cricket.model.records import ActiveMatch, PollerState
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import GetItem, PutItem, Scan, UpdateItem, access
+from tally.store.access import GetItem, PutItem, Scan, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, Condition, F, exists, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -43,6 +43,9 @@ _MAPPER: Final = ItemMapper(ActiveMatch, expires_at="ttl")
 MAX_MATCHES: Final = 2_000
 
 
+_KEY: Final = {"matchId": param("matchId")}
+
+
 @dataclass(frozen=True, slots=True)
 class ActiveMatchRepository:
     """Active matches by id, and all unfinished ones. Times are milliseconds."""
@@ -52,9 +55,8 @@ class ActiveMatchRepository:
 
     @access(
         "Get active match",
-        GetItem,
+        GetItem(key=_KEY),
         table=ACTIVE_MATCHES,
-        key="PK=matchId",
         by="both",
         trigger="LiveScoreJob, MatchOrchestrator, GET /admin/matches/:id/state",
         frequency="Every 2.5s per live match",
@@ -65,9 +67,8 @@ class ActiveMatchRepository:
 
     @access(
         "Create active match",
-        PutItem.conditional,
+        PutItem(key=_KEY, condition=not_exists("matchId")),
         table=ACTIVE_MATCHES,
-        key="PK=matchId with attribute_not_exists(matchId)",
         by="system",
         trigger="MatchOrchestrator, LiveScoreJob",
         frequency="Once per match",
@@ -84,9 +85,8 @@ class ActiveMatchRepository:
 
     @access(
         "Save active match",
-        PutItem.conditional,
+        PutItem(key=_KEY, condition=F("version") == param("read")),
         table=ACTIVE_MATCHES,
-        key="PK=matchId with version = :read",
         by="system",
         trigger="LiveScoreJob",
         frequency="Every 2.5s per live match",
@@ -104,9 +104,8 @@ class ActiveMatchRepository:
 
     @access(
         "Renew active match",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=F("owner") == param("owner")),
         table=ACTIVE_MATCHES,
-        key="PK=matchId with owner = :owner",
         by="system",
         trigger="LiveScoreJob, where nothing has changed",
         frequency="Every 2.5s per live match",
@@ -120,9 +119,11 @@ class ActiveMatchRepository:
 
     @access(
         "Take over stale match",
-        UpdateItem.conditional,
+        UpdateItem(
+            key=_KEY,
+            condition=exists("matchId") & ((F("lastUpdatedAt") <= param("before")) | exists("ttl")),
+        ),
         table=ACTIVE_MATCHES,
-        key="PK=matchId with lastUpdatedAt <= :before OR attribute_exists(ttl)",
         by="system",
         trigger="MatchOrchestrator",
         frequency="When an instance crashed, or a match resumes",
@@ -144,9 +145,8 @@ class ActiveMatchRepository:
 
     @access(
         "Set channel of match",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("matchId") & not_exists("channelId")),
         table=ACTIVE_MATCHES,
-        key="PK=matchId with attribute_exists(matchId) AND attribute_not_exists(channelId)",
         by="system",
         trigger="MatchOrchestrator",
         frequency="Once per match",
@@ -160,9 +160,8 @@ class ActiveMatchRepository:
 
     @access(
         "End active match",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("matchId")),
         table=ACTIVE_MATCHES,
-        key="PK=matchId with attribute_exists(matchId)",
         by="system",
         trigger="Match completion cleanup",
         frequency="Once per match end",
@@ -181,9 +180,8 @@ class ActiveMatchRepository:
 
     @access(
         "Scan active matches",
-        Scan.filtered,
+        Scan(filter=(F("pollerState") != PollerState.ENDED.value) | not_exists("ttl")),
         table=ACTIVE_MATCHES,
-        key="FilterExpression: pollerState <> ended OR attribute_not_exists(ttl)",
         by="system",
         trigger="MatchOrchestrator, service startup",
         frequency="Every 30s",

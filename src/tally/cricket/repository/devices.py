@@ -8,14 +8,15 @@ concurrent registrations of a device therefore end with one record, never with n
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
+from tally.cricket.model.lifecycle import next_restarts
 from tally.cricket.model.records import UserDevice, has_expired
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access
+from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, exists
-from tally.store.schema import Attribute, S, Table
+from tally.store.expressions import Condition, F, exists, not_exists
+from tally.store.schema import KEYS_ONLY, Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
 
@@ -23,6 +24,10 @@ CRICKET_DEVICES = Table(
     "cricket-devices",
     partition=S("userId"),
     sort=S("deviceToken"),
+    indexes=tuple(
+        GlobalIndex(f"{name}-index", partition=S(name), sort=S("userId"), projection=KEYS_ONLY)
+        for name in ("deviceToken", "deviceId", "pushToStartToken")
+    ),
     ttl="expiresAt",
     attributes=(
         Attribute("userId", "S", required=True, about="Cognito user ID"),
@@ -40,9 +45,14 @@ CRICKET_DEVICES = Table(
         Attribute("osVersion", "S"),
         Attribute("appVersion", "S"),
         Attribute("pushToStartToken", "S", about="starts Live Activities"),
+        Attribute(
+            "restartedAt", "L", about="epoch milliseconds of repeated starts in the last hour"
+        ),
     ),
 )
 _MAPPER: Final = ItemMapper(UserDevice)
+# The user and the device token.
+DeviceKey: TypeAlias = tuple[str, str]
 # Reinstalled apps leave records behind; a registration keeps the latest ones.
 MAX_REGISTERED: Final = 20
 MAX_DEVICES: Final = 50
@@ -50,6 +60,11 @@ MAX_DEVICES: Final = 50
 
 def _key(user_id: str, device_token: str) -> Item:
     return {"userId": user_id, "deviceToken": device_token}
+
+
+_KEY: Final = _key(param("userId"), param("deviceToken"))
+_OF_USER: Final = F("userId") == param("userId")
+_HAS_RESTARTS: Final = F("restartedAt") == param("seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +76,8 @@ class UserDeviceRepository:
 
     @access(
         "Get device for user",
-        Query,
+        Query(where=_OF_USER),
         table=CRICKET_DEVICES,
-        key="PK=userId, Limit: 1",
         by="both",
         trigger="GET /user/device, PushNotificationService",
         frequency="Per push send / per request",
@@ -82,9 +96,8 @@ class UserDeviceRepository:
 
     @access(
         "Get all devices for user",
-        Query,
+        Query(where=_OF_USER),
         table=CRICKET_DEVICES,
-        key="PK=userId",
         by="both",
         trigger="GET /user/device, PushNotificationService, MatchOrchestrator",
         frequency="Per push send / per request",
@@ -96,12 +109,10 @@ class UserDeviceRepository:
 
     @access(
         "Register device (upsert)",
-        Query + DeleteItem + UpdateItem,
+        Query(where=_OF_USER, requests=2)
+        + DeleteItem(key=_KEY, requests=MAX_DEVICES)
+        + UpdateItem(key=_KEY),
         table=CRICKET_DEVICES,
-        key=(
-            "UpdateItem PK=userId, SK=deviceToken, then Query PK=userId to find stale records, "
-            "Delete orphans"
-        ),
         by="user",
         trigger="POST /user/device",
         frequency="On app launch",
@@ -110,13 +121,11 @@ class UserDeviceRepository:
     async def register(self, device: UserDevice, *, is_only_one: bool) -> UserDevice:
         """Upsert a device and delete its other records, or all others with `is_only_one`."""
         now = device.updated_at // 1000
-        previous = [
-            known
-            for known in await self._of_user(device.user_id, now)
-            if known.device_id == device.device_id and known.push_to_start_token
-        ]
-        if device.push_to_start_token is None and previous:
-            device = replace(device, push_to_start_token=previous[0].push_to_start_token)
+        for known in await self._of_user(device.user_id, now):
+            if known.device_id == device.device_id:
+                token = device.push_to_start_token or known.push_to_start_token
+                restarts = device.restarted_at or known.restarted_at
+                device = replace(device, push_to_start_token=token, restarted_at=restarts)
         fields = _MAPPER.to_item(device)
         actions = [
             F(name).set(value)
@@ -133,9 +142,8 @@ class UserDeviceRepository:
 
     @access(
         "Update push-to-start token",
-        GetItem + UpdateItem,
+        GetItem(key=_KEY) + UpdateItem(key=_KEY, condition=exists("userId")),
         table=CRICKET_DEVICES,
-        key="PK=userId, SK=deviceToken",
         by="user",
         trigger="PUT /user/device/push-to-start",
         frequency="On token refresh",
@@ -163,9 +171,8 @@ class UserDeviceRepository:
 
     @access(
         "Delete device",
-        DeleteItem,
+        DeleteItem(key=_KEY),
         table=CRICKET_DEVICES,
-        key="PK=userId, SK=deviceToken with ReturnValues: ALL_OLD",
         by="user",
         trigger="DELETE /user/device",
         frequency="User action",
@@ -180,9 +187,8 @@ class UserDeviceRepository:
 
     @access(
         "Forget push-to-start token",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=F("pushToStartToken") == param("rejected")),
         table=CRICKET_DEVICES,
-        key="PK=userId, SK=deviceToken with pushToStartToken = :rejected",
         by="system",
         trigger="A push-to-start that APNs rejects for its token",
         frequency="Rare",
@@ -198,6 +204,109 @@ class UserDeviceRepository:
         except ConditionFailed:
             return False
         return True
+
+    @access(
+        "Get owners of device token",
+        Query(where=F("deviceToken") == param("token"), index="deviceToken-index"),
+        table=CRICKET_DEVICES,
+        by="user",
+        trigger="POST /user/device",
+        frequency="On app launch",
+        bound=MAX_DEVICES,
+    )
+    async def owners_of_token(self, device_token: str) -> set[DeviceKey]:
+        """Return the records with a device token, of all users."""
+        return await self._owners("deviceToken", device_token)
+
+    @access(
+        "Get owners of device ID",
+        Query(where=F("deviceId") == param("id"), index="deviceId-index"),
+        table=CRICKET_DEVICES,
+        by="user",
+        trigger="POST /user/device",
+        frequency="On app launch",
+        bound=MAX_DEVICES,
+    )
+    async def owners_of_id(self, device_id: str) -> set[DeviceKey]:
+        """Return the records with a device ID, of all users."""
+        return await self._owners("deviceId", device_id)
+
+    @access(
+        "Get owners of push-to-start token",
+        Query(where=F("pushToStartToken") == param("token"), index="pushToStartToken-index"),
+        table=CRICKET_DEVICES,
+        by="user",
+        trigger="PUT /user/device/push-to-start",
+        frequency="On token refresh",
+        bound=MAX_DEVICES,
+    )
+    async def owners_of_start_token(self, token: str) -> set[DeviceKey]:
+        """Return the records with a push-to-start token, of all users."""
+        return await self._owners("pushToStartToken", token)
+
+    @access(
+        "Hand over device",
+        DeleteItem(key=_KEY, condition=F("updatedAt") <= param("before")),
+        table=CRICKET_DEVICES,
+        by="user",
+        trigger="POST /user/device, PUT /user/device/push-to-start, by another user",
+        frequency="When another user signs in on a device",
+    )
+    async def hand_over(self, key: DeviceKey, before: int) -> UserDevice | None:
+        """Delete the record of a previous owner; return it, or None if it was used since."""
+        try:
+            item = await self.store.delete(
+                CRICKET_DEVICES,
+                _key(*key),
+                condition=F("updatedAt") <= before,
+                returns="ALL_OLD",
+            )
+        except ConditionFailed:
+            return None
+        return None if item is None else _MAPPER.to_record(item)
+
+    @access(
+        "Claim restart on device",
+        UpdateItem(
+            key=_KEY,
+            condition=(
+                exists("userId") & _HAS_RESTARTS,
+                exists("userId") & (_HAS_RESTARTS | not_exists("restartedAt")),
+            ),
+        ),
+        table=CRICKET_DEVICES,
+        by="system",
+        trigger="MatchOrchestrator",
+        frequency="At most three per hour and device",
+    )
+    async def claim_restart(self, device: UserDevice, now: int) -> bool:
+        """Claim one of the hour's restarts; return False if none is left or the device changed."""
+        restarts = next_restarts(device.restarted_at, now)
+        if restarts is None:
+            return False
+        is_same: Condition = F("restartedAt") == list(device.restarted_at)
+        if not device.restarted_at:
+            is_same |= not_exists("restartedAt")
+        try:
+            await self.store.update(
+                CRICKET_DEVICES,
+                _key(device.user_id, device.device_token),
+                F("restartedAt").set(list(restarts)),
+                condition=exists("userId") & is_same,
+            )
+        except ConditionFailed:
+            return False
+        return True
+
+    async def _owners(self, name: str, value: str) -> set[DeviceKey]:
+        items = self.store.items(
+            CRICKET_DEVICES,
+            F(name) == value,
+            index=f"{name}-index",
+            bound=MAX_DEVICES,
+            overflow="stop",
+        )
+        return {(str(item["userId"]), str(item["deviceToken"])) async for item in items}
 
     async def _of_user(self, user_id: str, now: int) -> list[UserDevice]:
         items = self.store.items(

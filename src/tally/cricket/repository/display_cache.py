@@ -5,7 +5,8 @@ from typing import ClassVar, Final
 
 from tally.cricket.model.records import CachedDisplay, display_key, has_expired
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import GetItem, PutItem, access
+from tally.kit.latest_results import LatestResults
+from tally.store.access import GetItem, PutItem, access, param
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
@@ -24,10 +25,14 @@ DISPLAY_STATE_CACHE = Table(
     ),
 )
 _MAPPER: Final = ItemMapper(CachedDisplay, expires_at="ttl")
+_RECENT: Final = LatestResults[str, Item, CachedDisplay](_MAPPER.to_record)
 
 
 def _key(match_id: str, team_id: str) -> Item:
     return {"cacheKey": display_key(match_id, team_id)}
+
+
+_KEY: Final = _key(param("matchId"), param("teamId"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +44,8 @@ class DisplayCacheRepository:
 
     @access(
         "Get cached display state",
-        GetItem,
+        GetItem(key=_KEY),
         table=DISPLAY_STATE_CACHE,
-        key="PK=cacheKey (composite: DISPLAY#{matchId}#{teamId})",
         by="both",
         trigger="GET /matches/:id/display, LiveScoreJob",
         frequency="Per request / per tick",
@@ -49,13 +53,14 @@ class DisplayCacheRepository:
     async def get(self, match_id: str, team_id: str, now: int) -> CachedDisplay | None:
         """Return the state unless it has expired at `now` seconds."""
         item = await self.store.get(DISPLAY_STATE_CACHE, _key(match_id, team_id))
-        return None if item is None or has_expired(item["ttl"], now) else _MAPPER.to_record(item)
+        if item is None or has_expired(item["ttl"], now):
+            return None
+        return _RECENT.get(item["cacheKey"], item)
 
     @access(
         "Set cached display state",
-        PutItem,
+        PutItem(key=_KEY),
         table=DISPLAY_STATE_CACHE,
-        key="PK=cacheKey with TTL",
         by="both",
         trigger="DisplayStateService after computation",
         frequency="After each state computation",

@@ -40,6 +40,7 @@ from tally.store.access import (
     Scan,
     UpdateItem,
     access,
+    param,
 )
 from tally.store.batching import run_bounded
 from tally.store.errors import ConditionFailed
@@ -77,6 +78,18 @@ MAX_CONCURRENT_UPDATES: Final = 32
 MAX_ATTEMPTS: Final = 10
 
 
+def _not_enriched_since(time: int | None) -> Condition:
+    return (
+        not_exists("enrichedAt")
+        if time is None
+        else not_exists("enrichedAt") | (F("enrichedAt") <= time)
+    )
+
+
+_KEY: Final = {"matchId": param("matchId")}
+_NOT_ENRICHED: Final = (_not_enriched_since(None), _not_enriched_since(param("time")))
+
+
 @dataclass(frozen=True, slots=True)
 class FixtureCacheRepository:
     """Cached fixtures by match and by league, without those expired at `now` seconds."""
@@ -86,9 +99,8 @@ class FixtureCacheRepository:
 
     @access(
         "Get cached fixture",
-        GetItem,
+        GetItem(key=_KEY),
         table=CRICKET_FIXTURE_CACHE,
-        key="PK=matchId",
         by="both",
         trigger="GET /matches/:id, LiveScoreJob",
         frequency="Per request / per tick",
@@ -99,9 +111,8 @@ class FixtureCacheRepository:
 
     @access(
         "Batch get cached fixtures",
-        BatchGetItem,
+        BatchGetItem(key=_KEY),
         table=CRICKET_FIXTURE_CACHE,
-        key="PK=matchId (up to 100, with retry)",
         by="both",
         trigger="GET /matches, FixtureSyncJob",
         frequency="Per request / per sync",
@@ -119,26 +130,31 @@ class FixtureCacheRepository:
 
     @access(
         "Get fixtures by league",
-        Query,
+        Query(
+            where=(F("leagueId") == param("lid"))
+            & F("startingAt").between(param("from"), param("to")),
+            index=BY_LEAGUE,
+            filter=F("ttl") > param("now"),
+        ),
         table=CRICKET_FIXTURE_CACHE,
-        index=BY_LEAGUE,
-        key="leagueId-startingAt-index, leagueId = :lid with filter ttl > :now",
         by="both",
         trigger="GET /matches?league=, LiveScoreJob",
         frequency="Per request / per tick",
         bound=MAX_PER_LEAGUE,
     )
-    async def by_league(self, league_id: str, now: int) -> list[CachedFixture]:
-        """Return the entries of a league by start time."""
-        where, is_alive = F("leagueId") == league_id, F("ttl") > now
+    async def by_league(
+        self, league_id: str, since: str, until: str, now: int
+    ) -> list[CachedFixture]:
+        """Return the entries of a league in a range of start times, by start time."""
+        where = (F("leagueId") == league_id) & F("startingAt").between(since, until)
+        is_alive = F("ttl") > now
         items = self.store.items(CRICKET_FIXTURE_CACHE, where, index=BY_LEAGUE, filter=is_alive)
         return [_fixture(item) async for item in items]
 
     @access(
         "Get all cached fixtures",
-        Scan,
+        Scan(),
         table=CRICKET_FIXTURE_CACHE,
-        key="Full table scan (30-50 items)",
         by="system",
         trigger="FixtureSyncJob",
         frequency="Per sync cycle",
@@ -151,9 +167,9 @@ class FixtureCacheRepository:
 
     @access(
         "Put single fixture",
-        PutItem + GetItem.with_note("if enrichment was added meanwhile"),
+        PutItem(key=_KEY, condition=_NOT_ENRICHED, requests=MAX_ATTEMPTS)
+        + GetItem(key=_KEY, requests=MAX_ATTEMPTS).with_note("if enrichment was added meanwhile"),
         table=CRICKET_FIXTURE_CACHE,
-        key="PK=matchId, absent or with the enrichment of the entry",
         by="system",
         trigger="LiveScoreJob",
         frequency="Per live match per tick",
@@ -181,9 +197,12 @@ class FixtureCacheRepository:
 
     @access(
         "Batch put fixtures",
-        BatchGetItem + BatchWriteItem + UpdateItem.with_note("around the match"),
+        BatchGetItem(key=_KEY)
+        + BatchWriteItem(key=_KEY)
+        + UpdateItem(
+            key=_KEY, condition=(*_NOT_ENRICHED, None), requests=2 * MAX_FIXTURES
+        ).with_note("around the match"),
         table=CRICKET_FIXTURE_CACHE,
-        key="PK=matchId (batches of 25, with retry)",
         by="system",
         trigger="FixtureSyncJob",
         frequency="Per sync cycle",
@@ -217,9 +236,14 @@ class FixtureCacheRepository:
 
     @access(
         "Update enrichment only",
-        UpdateItem.conditional,
+        UpdateItem(
+            key=_KEY,
+            condition=exists("matchId")
+            & (F("ttl") > param("now"))
+            & F("startingAt").between(param("earliest"), param("latest"))
+            & _not_enriched_since(param("now")),
+        ),
         table=CRICKET_FIXTURE_CACHE,
-        key="PK=matchId with ConditionExpression: attribute_exists(matchId), around the match",
         by="system",
         trigger="ActivityPushJob",
         frequency="Per live match per tick",
@@ -270,14 +294,6 @@ class FixtureCacheRepository:
             else:
                 return
         await self.store.update(CRICKET_FIXTURE_CACHE, key, *feed_actions)
-
-
-def _not_enriched_since(time: int | None) -> Condition:
-    return (
-        not_exists("enrichedAt")
-        if time is None
-        else not_exists("enrichedAt") | (F("enrichedAt") <= time)
-    )
 
 
 def _is_outside_window(entry: CachedFixture, stored: Mapping[str, Any] | None, now: int) -> bool:

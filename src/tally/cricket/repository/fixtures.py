@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import Fixture
 from tally.cricket.repository.items import ItemMapper
+from tally.cricket.repository.leagues import MAX_LEAGUES
+from tally.kit.latest_results import LatestResults
 from tally.store.access import (
     BatchGetItem,
     BatchWriteItem,
@@ -22,6 +24,7 @@ from tally.store.access import (
     Scan,
     UpdateItem,
     access,
+    param,
 )
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, exists, not_exists
@@ -31,6 +34,8 @@ from tally.store.values import Item, Key
 
 BY_LEAGUE: Final = "leagueCode-startTime-index"
 LIVE: Final = "live-index"
+PENDING: Final = "followersPending-index"
+IS_PENDING: Final = "1"
 IS_LIVE: Final = "1"
 
 CRICKET_FIXTURES = Table(
@@ -39,6 +44,7 @@ CRICKET_FIXTURES = Table(
     indexes=(
         GlobalIndex(BY_LEAGUE, partition=S("leagueCode"), sort=S("startTime")),
         GlobalIndex(LIVE, partition=S("live"), sort=S("startTime")),
+        GlobalIndex(PENDING, partition=S("followersPending"), sort=S("startTime")),
     ),
     attributes=(
         Attribute("matchId", "S", required=True, about="SportMonks fixture ID"),
@@ -73,9 +79,17 @@ CRICKET_FIXTURES = Table(
         Attribute("replayOf", "S", about="the match that this one replays"),
         Attribute("replayExpiresAt", "N", about="epoch milliseconds"),
         Attribute("replaySpeed", "N", about="speed factor of the replay"),
+        Attribute(
+            "followersPending", "S", about='"1" until the followers of both teams follow the match'
+        ),
+        Attribute("followersCursor", "S", about="the team and follower that were added last"),
+        Attribute("heldAt", "N", about="epoch milliseconds; an operator holds the match"),
+        Attribute("correctedResult", "M", about="the result that an operator has stated"),
     ),
 )
 _MAPPER: Final = ItemMapper(Fixture, toss_notified_at="tossToldAt")
+# Most requests are for the few live matches, whose fixtures rarely change.
+_RECENT: Final = LatestResults[str, Item, Fixture](_MAPPER.to_record)
 
 MAX_STARTING: Final = 2_000
 MAX_LIVE: Final = 500
@@ -88,6 +102,9 @@ def _key(match_id: str) -> Item:
     return {"matchId": match_id}
 
 
+_KEY: Final = _key(param("matchId"))
+
+
 @dataclass(frozen=True, slots=True)
 class FixtureRepository:
     """Fixtures by id, by league and start time, and live ones."""
@@ -97,22 +114,20 @@ class FixtureRepository:
 
     @access(
         "Get fixture by ID",
-        GetItem,
+        GetItem(key=_KEY),
         table=CRICKET_FIXTURES,
-        key="PK=matchId",
         by="both",
         trigger="GET /matches/:id, LiveScoreJob",
         frequency="Per request / every 2.5s per live match",
     )
     async def get(self, match_id: str) -> Fixture | None:
         item = await self.store.get(CRICKET_FIXTURES, _key(match_id), consistent=True)
-        return None if item is None else _MAPPER.to_record(item)
+        return None if item is None else _RECENT.get(match_id, item)
 
     @access(
         "Batch get fixtures",
-        BatchGetItem,
+        BatchGetItem(key=_KEY),
         table=CRICKET_FIXTURES,
-        key="PK=matchId (up to 100)",
         by="both",
         trigger="GET /matches, FixtureCacheService",
         frequency="Per request / per sync cycle",
@@ -126,10 +141,12 @@ class FixtureRepository:
 
     @access(
         "Get matches by date range",
-        Query,
+        Query(
+            where=(F("leagueCode") == param("code"))
+            & F("startTime").between(param("from"), param("to")),
+            index=BY_LEAGUE,
+        ),
         table=CRICKET_FIXTURES,
-        index=BY_LEAGUE,
-        key="leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :from AND :to",
         by="user",
         trigger="GET /matches?league=&from=&to=",
         frequency="Per user request",
@@ -146,14 +163,14 @@ class FixtureRepository:
 
     @access(
         "Get starting-soon matches",
-        Query,
-        table=CRICKET_FIXTURES,
-        index=BY_LEAGUE,
-        key=(
-            "leagueCode-startTime-index, leagueCode = :code AND startTime BETWEEN :now AND :until, "
-            "for each active league, with filter "
-            "attribute_not_exists(liveUpdatedAt) AND attribute_not_exists(archivedAt)"
+        Query(
+            where=(F("leagueCode") == param("code"))
+            & F("startTime").between(param("now"), param("until")),
+            index=BY_LEAGUE,
+            filter=not_exists("liveUpdatedAt") & not_exists("archivedAt"),
+            requests=MAX_LEAGUES,
         ),
+        table=CRICKET_FIXTURES,
         by="system",
         trigger="PrematchNotificationJob",
         frequency="Every 60s",
@@ -185,10 +202,8 @@ class FixtureRepository:
 
     @access(
         "Scan live fixtures",
-        Scan,
+        Scan(index=LIVE),
         table=CRICKET_FIXTURES,
-        index=LIVE,
-        key="live-index full scan",
         by="system",
         trigger="LiveScoreJob reconciliation",
         frequency="Every 2.5s",
@@ -203,10 +218,57 @@ class FixtureRepository:
         )
 
     @access(
-        "Batch write fixtures",
-        BatchWriteItem,
+        "Get fixtures that followers of their teams lack",
+        Query(where=F("followersPending") == IS_PENDING, index=PENDING),
         table=CRICKET_FIXTURES,
-        key="PK=matchId (batches of 25)",
+        by="system",
+        trigger="TeamFollowJob",
+        frequency="Every 30s",
+    )
+    async def pending(self, limit: int) -> list[Fixture]:
+        """Return fixtures whose teams' followers have not been added yet, by start time."""
+        page = await self.store.query(
+            CRICKET_FIXTURES, F("followersPending") == IS_PENDING, index=PENDING, limit=limit
+        )
+        return [_MAPPER.to_record(item) for item in page.items]
+
+    @access(
+        "Record the added followers of a fixture",
+        UpdateItem(
+            key=_KEY,
+            condition=(F("homeTeamId") == param("home")) & (F("awayTeamId") == param("away")),
+        ),
+        table=CRICKET_FIXTURES,
+        by="system",
+        trigger="TeamFollowJob",
+        frequency="Per new fixture",
+    )
+    async def record_followers(self, fixture: Fixture, cursor: str | None) -> bool:
+        """Record the position, or that all followers were added (None).
+
+        Returns False if other teams play by now: their followers remain to be added.
+        """
+        changes: dict[str, Any] = {"followers_cursor": cursor}
+        if cursor is None:
+            changes["followers_pending"] = None
+        is_same = (F("homeTeamId") == fixture.home_team_id) & (
+            F("awayTeamId") == fixture.away_team_id
+        )
+        try:
+            await self.store.update(
+                CRICKET_FIXTURES,
+                _key(fixture.match_id),
+                *_MAPPER.update_actions(changes),
+                condition=is_same,
+            )
+        except ConditionFailed:
+            return False
+        return True
+
+    @access(
+        "Batch write fixtures",
+        BatchWriteItem(key=_KEY),
+        table=CRICKET_FIXTURES,
         by="system",
         trigger="FixtureSyncJob",
         frequency="Per sync cycle",
@@ -218,9 +280,8 @@ class FixtureRepository:
 
     @access(
         "Update fixture fields",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("matchId")),
         table=CRICKET_FIXTURES,
-        key="PK=matchId with ConditionExpression: attribute_exists(matchId)",
         by="system",
         trigger="LiveScoreJob, FixtureSyncJob",
         frequency="Per live match per tick",
@@ -246,9 +307,8 @@ class FixtureRepository:
 
     @access(
         "Archive fixture",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("matchId")),
         table=CRICKET_FIXTURES,
-        key="PK=matchId with attribute_exists(matchId), SETs archivedAt, REMOVEs liveUpdatedAt",
         by="system",
         trigger="LiveScoreJob reconciliation",
         frequency="When match leaves livescores",
@@ -266,9 +326,8 @@ class FixtureRepository:
 
     @access(
         "Delete replay fixture",
-        DeleteItem,
+        DeleteItem(key=_KEY, condition=exists("replayOf")),
         table=CRICKET_FIXTURES,
-        key="PK=matchId",
         by="system",
         trigger="LiveScoreJob reconciliation",
         frequency="When replay expires",
@@ -283,9 +342,8 @@ class FixtureRepository:
 
     @access(
         "Get fixtures by league (admin)",
-        Scan.filtered,
+        Scan(filter=F("leagueId") == param("lid")),
         table=CRICKET_FIXTURES,
-        key="FilterExpression: leagueId = :lid",
         by="user",
         trigger="Admin endpoints",
         frequency="Rare, admin-only",
@@ -314,6 +372,6 @@ class FixtureRepository:
 
 def _item(fixture: Fixture) -> Item:
     item = _MAPPER.to_item(fixture)
-    if fixture.is_live:
+    if fixture.is_polled:
         item["live"] = IS_LIVE
     return item

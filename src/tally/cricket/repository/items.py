@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar, get_type_hints
 
+from tally.store.access import BatchWriteItem, PatternOperation, Query, param
 from tally.store.expressions import Action, F
 from tally.store.schema import Table
 from tally.store.store import Store
@@ -38,10 +39,12 @@ class ItemMapper(Generic[R]):
         self._names = {
             field.name: renamed.get(field.name) or camel_case(field.name) for field in fields
         }
-        self._required = {
-            field.name for field in fields if field.default is _MISSING is field.default_factory
+        self._fields = {attribute: name for name, attribute in self._names.items()}
+        self._required_texts = {
+            field.name: ""
+            for field in fields
+            if field.default is _MISSING is field.default_factory and hints[field.name] is str
         }
-        self._texts = {name for name in self._names if hints[name] is str}
         self._enums = {
             name: kind for name in self._names if (kind := _enum_type(hints[name])) is not None
         }
@@ -60,13 +63,15 @@ class ItemMapper(Generic[R]):
 
     def to_record(self, item: Mapping[str, Any]) -> R:
         """Return the record of a complete item."""
-        fields = {
-            name: self._read(
-                name, item[attribute] if attribute in item or name not in self._texts else ""
-            )
-            for name, attribute in self._names.items()
-            if name in self._required or attribute in item
+        names = self._fields
+        fields = self._required_texts | {
+            names[attribute]: value for attribute, value in item.items() if attribute in names
         }
+        for name, kind in self._enums.items():
+            if name in fields:
+                fields[name] = kind(fields[name])
+        for name in self._tuples & fields.keys():
+            fields[name] = tuple(fields[name])
         return self._record(**fields)
 
     def update_actions(self, changes: Mapping[str, Any]) -> list[Action]:
@@ -76,11 +81,6 @@ class ItemMapper(Generic[R]):
             field = F(self._names[name])
             actions.append(field.remove() if _is_empty(value) else field.set(to_store_value(value)))
         return actions
-
-    def _read(self, name: str, value: Any) -> Any:
-        if name in self._enums:
-            return self._enums[name](value)
-        return tuple(value) if name in self._tuples else value
 
 
 def to_store_value(value: Any) -> Any:
@@ -92,6 +92,13 @@ def to_store_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_store_value(element) for element in value]
     return value
+
+
+def match_deletion(table: Table, bound: int) -> PatternOperation:
+    """Return the operations of `delete_match_items`, for a pattern with this bound."""
+    key = {name: param(name) for name in table.key_names}
+    of_match = Query(where=F("matchId") == param("matchId"), project=table.key_names)
+    return of_match + BatchWriteItem(key=key, requests=bound // DELETE_PAGE + 1)
 
 
 async def delete_match_items(store: Store, table: Table, match_id: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import League
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import DeleteItem, GetItem, PutItem, Scan, UpdateItem, access
+from tally.store.access import DeleteItem, GetItem, PutItem, Scan, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, exists, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -43,6 +43,10 @@ _MAPPER: Final = ItemMapper(League)
 MAX_LEAGUES: Final = 1_000
 
 
+_KEY: Final = {"leagueId": param("leagueId")}
+_IS_ACTIVE: Final = F("active") == True  # noqa: E712
+
+
 @dataclass(frozen=True, slots=True)
 class LeagueRepository:
     """Leagues by id, all leagues and active leagues."""
@@ -52,9 +56,8 @@ class LeagueRepository:
 
     @access(
         "Get league by ID",
-        GetItem,
+        GetItem(key=_KEY),
         table=CRICKET_LEAGUES,
-        key="PK=leagueId",
         by="both",
         trigger="GET /leagues/:id, FixtureEnrichmentProvider",
         frequency="Per request / per enrichment",
@@ -65,9 +68,8 @@ class LeagueRepository:
 
     @access(
         "Get all leagues",
-        Scan,
+        Scan(),
         table=CRICKET_LEAGUES,
-        key="Full table scan (< 30 items)",
         by="user",
         trigger="GET /leagues",
         frequency="Per request, cached in-memory",
@@ -82,9 +84,8 @@ class LeagueRepository:
 
     @access(
         "Get active leagues",
-        Scan.filtered,
+        Scan(filter=_IS_ACTIVE),
         table=CRICKET_LEAGUES,
-        key="FilterExpression: active = true",
         by="system",
         trigger="PrematchNotificationJob, FixtureSyncJob",
         frequency="Per job cycle, cached",
@@ -92,16 +93,15 @@ class LeagueRepository:
     )
     async def active(self) -> list[League]:
         """Return the leagues by name."""
-        items = self.store.scan_items(CRICKET_LEAGUES, filter=F("active") == True, consistent=True)  # noqa: E712
+        items = self.store.scan_items(CRICKET_LEAGUES, filter=_IS_ACTIVE, consistent=True)
         return sorted(
             [_MAPPER.to_record(item) async for item in items], key=attrgetter("name", "league_id")
         )
 
     @access(
         "Create/replace league",
-        PutItem,
+        PutItem(key=_KEY, condition=not_exists("leagueId") | (F("version") == param("previous"))),
         table=CRICKET_LEAGUES,
-        key="PK=leagueId",
         by="system",
         trigger="LeagueSyncJob",
         frequency="Per sync cycle",
@@ -119,9 +119,8 @@ class LeagueRepository:
 
     @access(
         "Update league fields",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("leagueId")),
         table=CRICKET_LEAGUES,
-        key="PK=leagueId with ConditionExpression: attribute_exists(leagueId)",
         by="user",
         trigger="PATCH /leagues/:id (admin)",
         frequency="Rare, admin-only",
@@ -143,9 +142,8 @@ class LeagueRepository:
 
     @access(
         "Delete league",
-        DeleteItem,
+        DeleteItem(key=_KEY),
         table=CRICKET_LEAGUES,
-        key="PK=leagueId",
         by="user",
         trigger="Admin endpoint",
         frequency="Rare",

@@ -5,68 +5,55 @@ so one of several concurrent callers succeeds: the one that claims a start sends
 that ends an activity sets the reason. A late token does not reactivate an ended activity.
 """
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.records import (
     ActivityStatus,
     EndReason,
     LiveActivity,
     PushTarget,
-    activity_key,
     has_expired,
 )
-from tally.cricket.repository.items import ItemMapper
-from tally.store.access import GetItem, PutItem, Query, UpdateItem, access
+from tally.cricket.repository.live_activity_items import (
+    ACTIVITY_KEY,
+    ACTIVITY_MAPPER,
+    LIVE_ACTIVITIES,
+    live_activity_key,
+)
+from tally.cricket.repository.user_activities import UserActivityPatterns
+from tally.store.access import GetItem, PutItem, Query, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Condition, F, exists, not_exists
-from tally.store.schema import Attribute, S, Table
-from tally.store.store import Store
 from tally.store.values import Item, Key
 
-USER_AND_DEVICE: Final = "userId#deviceId"
-
-LIVE_ACTIVITIES = Table(
-    "live-activities",
-    partition=S("matchId"),
-    sort=S(USER_AND_DEVICE),
-    ttl="ttl",
-    attributes=(
-        Attribute("matchId", "S", required=True, about="The match being followed"),
-        Attribute(USER_AND_DEVICE, "S", required=True, about="Composite key for user + device"),
-        Attribute("userId", "S", required=True),
-        Attribute("deviceId", "S", required=True),
-        Attribute("teamId", "S", required=True, about='the followed team, or "neutral"'),
-        Attribute("status", "S", required=True, about="pending, active, or ended"),
-        Attribute(
-            "updateToken",
-            "S",
-            about="Current APNs update token for this LA; removed when the end is delivered",
-        ),
-        Attribute("channelId", "S", about="the broadcast channel it was started with"),
-        Attribute(
-            "endReason", "S", about="match_end, user_unfollow, user_dismissed, token_invalid"
-        ),
-        Attribute("starts", "N", required=True, about="number of push-to-start requests"),
-        Attribute("startedAt", "N", about="epoch milliseconds of the last push-to-start"),
-        Attribute("shown", "S", about="hash of the content of the last push-to-start"),
-        Attribute("createdAt", "N", required=True, about="Epoch timestamp, milliseconds"),
-        Attribute("updatedAt", "N", required=True, about="epoch milliseconds"),
-        Attribute("ttl", "N", required=True, about="epoch seconds: auto-cleanup after match ends"),
-    ),
+_TARGET_ATTRIBUTES: Final = (
+    "matchId",
+    "userId",
+    "deviceId",
+    "teamId",
+    "alerts",
+    "updateToken",
+    "channelId",
 )
-_MAPPER: Final = ItemMapper(LiveActivity, expires_at="ttl")
-_TARGET_ATTRIBUTES: Final = ("matchId", "userId", "deviceId", "teamId", "updateToken", "channelId")
+_ALERT_CHOICES: Final = {choice.value: choice for choice in AlertChoice}
+_CLAIMED_FIELDS: Final = (
+    "status",
+    "team_id",
+    "alerts",
+    "channel_id",
+    "update_token",
+    "starts",
+    "started_at",
+    "shown",
+    "updated_at",
+)
 # The device needs no end push: the user dismissed the activity, or its token is invalid.
 END_PUSH_NOT_NEEDED: Final = frozenset({EndReason.USER_DISMISSED, EndReason.TOKEN_INVALID})
 MAX_ACTIVITIES: Final = 5_000_000
-MAX_PER_USER: Final = 100
 PAGE: Final = 500
-
-
-def _key(match_id: str, user_id: str, device_id: str) -> Item:
-    return {"matchId": match_id, USER_AND_DEVICE: activity_key(user_id, device_id)}
 
 
 def _is_absent(reasons: Collection[EndReason], now: int) -> Condition:
@@ -87,23 +74,31 @@ def _target(item: Item) -> PushTarget:
         user_id=item["userId"],
         device_id=item["deviceId"],
         team_id=item["teamId"],
+        alerts=_ALERT_CHOICES[item.get("alerts", "all")],
         update_token=item.get("updateToken"),
         channel_id=item.get("channelId"),
     )
 
 
+_OF_MATCH: Final = F("matchId") == param("matchId")
+_IS_GONE: Final = not_exists("matchId") | (F("ttl") <= param("now"))
+_HAS_ENDED_FOR: Final = (F("status") == ActivityStatus.ENDED.value) & F("endReason").is_in(
+    param("reasons")
+)
+_HAS_NOT_ENDED: Final = F("status") != ActivityStatus.ENDED.value
+_IS_AS_SEEN: Final = (F("status") == param("status")) & (F("starts") == param("starts"))
+
+
 @dataclass(frozen=True, slots=True)
-class LiveActivityRepository:
+class LiveActivityRepository(UserActivityPatterns):
     """Live Activities by match, user and device, without those expired at `now` milliseconds."""
 
-    store: Store
     tables: ClassVar = (LIVE_ACTIVITIES,)
 
     @access(
         "Get Live Activity",
-        GetItem,
+        GetItem(key=ACTIVITY_KEY),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId",
         by="both",
         trigger="POST /matches/:id/activity-token, MatchOrchestrator",
         frequency="Per request",
@@ -112,26 +107,25 @@ class LiveActivityRepository:
         self, match_id: str, user_id: str, device_id: str, now: int
     ) -> LiveActivity | None:
         item = await self.store.get(
-            LIVE_ACTIVITIES, _key(match_id, user_id, device_id), consistent=True
+            LIVE_ACTIVITIES, live_activity_key(match_id, user_id, device_id), consistent=True
         )
         return (
             None
             if item is None or has_expired(item["ttl"], now // 1000)
-            else _MAPPER.to_record(item)
+            else ACTIVITY_MAPPER.to_record(item)
         )
 
     @access(
         "Create pending Live Activity",
-        PutItem.conditional,
+        PutItem(key=ACTIVITY_KEY, condition=(_IS_GONE, _IS_GONE | _HAS_ENDED_FOR)),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId, absent, expired, or ended for one of :reasons",
         by="both",
         trigger="POST /user/follow/:matchId, MatchOrchestrator",
         frequency="Once per follower and device",
     )
     async def create(self, activity: LiveActivity, restartable: Collection[EndReason] = ()) -> bool:
         """Create an activity, or restart one that ended for a `restartable` reason."""
-        item = _MAPPER.to_item(activity) | _key(
+        item = ACTIVITY_MAPPER.to_item(activity) | live_activity_key(
             activity.match_id, activity.user_id, activity.device_id
         )
         try:
@@ -144,29 +138,75 @@ class LiveActivityRepository:
 
     @access(
         "Claim push-to-start",
-        UpdateItem.conditional,
+        UpdateItem(key=ACTIVITY_KEY, condition=_IS_AS_SEEN),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId with status = pending AND starts = :seen",
         by="both",
         trigger="POST /user/follow/:matchId, MatchOrchestrator",
         frequency="Per push-to-start",
     )
-    async def claim_start(
-        self, activity: LiveActivity, now: int, channel_id: str | None, shown: str
-    ) -> bool:
-        """Claim the next start; return False if it is not pending or another one was claimed."""
-        is_same = (F("status") == ActivityStatus.PENDING.value) & (F("starts") == activity.starts)
-        changes = {
-            "starts": activity.starts + 1,
-            "started_at": now,
-            "updated_at": now,
-            "channel_id": channel_id,
-            "shown": shown,
-        }
-        key = _key(activity.match_id, activity.user_id, activity.device_id)
+    async def claim_start(self, seen: LiveActivity, claimed: LiveActivity) -> bool:
+        """Claim the next start of an activity; return False if it has changed since it was seen."""
+        changes = {name: getattr(claimed, name) for name in _CLAIMED_FIELDS}
+        return await self._change(seen, changes)
+
+    @access(
+        "Release push-to-start",
+        UpdateItem(key=ACTIVITY_KEY, condition=_IS_AS_SEEN),
+        table=LIVE_ACTIVITIES,
+        by="both",
+        trigger="A push-to-start that was not sent, or that APNs did not accept",
+        frequency="Rare",
+    )
+    async def release_start(self, claimed: LiveActivity, started_at: int | None) -> bool:
+        """Set back the time of a claimed start; return False if its activity has changed."""
+        return await self._change(claimed, {"started_at": started_at})
+
+    @access(
+        "Confirm Live Activity on channel",
+        UpdateItem(
+            key=ACTIVITY_KEY,
+            condition=exists("channelId") & _HAS_NOT_ENDED & (F("ttl") > param("now")),
+        ),
+        table=LIVE_ACTIVITIES,
+        by="user",
+        trigger="POST /matches/:id/activity-started",
+        frequency="When iOS starts a Live Activity",
+    )
+    async def confirm(
+        self, match_id: str, user_id: str, device_id: str, now: int
+    ) -> LiveActivity | None:
+        """Activate an activity on a channel; return None if there is none or it has ended."""
+        is_running = exists("channelId") & (F("status") != ActivityStatus.ENDED.value)
+        changes = {"status": ActivityStatus.ACTIVE, "updated_at": now}
+        try:
+            item = await self.store.update(
+                LIVE_ACTIVITIES,
+                live_activity_key(match_id, user_id, device_id),
+                *ACTIVITY_MAPPER.update_actions(changes),
+                condition=is_running & (F("ttl") > now // 1000),
+                returns="ALL_NEW",
+            )
+        except ConditionFailed:
+            return None
+        return ACTIVITY_MAPPER.to_record(item or {})
+
+    @access(
+        "Report missing Live Activity",
+        UpdateItem(key=ACTIVITY_KEY, condition=F("status") == ActivityStatus.ACTIVE.value),
+        table=LIVE_ACTIVITIES,
+        by="user",
+        trigger="POST /matches/:id/activity-ended",
+        frequency="When iOS or the app ends a Live Activity",
+    )
+    async def mark_missing(self, match_id: str, user_id: str, device_id: str, now: int) -> bool:
+        """Make an active activity pending again; return False if it is not active."""
+        changes = {"status": ActivityStatus.PENDING, "update_token": None, "updated_at": now}
         try:
             await self.store.update(
-                LIVE_ACTIVITIES, key, *_MAPPER.update_actions(changes), condition=is_same
+                LIVE_ACTIVITIES,
+                live_activity_key(match_id, user_id, device_id),
+                *ACTIVITY_MAPPER.update_actions(changes),
+                condition=F("status") == ActivityStatus.ACTIVE.value,
             )
         except ConditionFailed:
             return False
@@ -174,9 +214,8 @@ class LiveActivityRepository:
 
     @access(
         "Register or rotate update token",
-        UpdateItem.conditional,
+        UpdateItem(key=ACTIVITY_KEY, condition=_IS_GONE | _HAS_ENDED_FOR | _HAS_NOT_ENDED),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId, unless it has ended otherwise than by token_invalid",
         by="user",
         trigger="POST /matches/:id/activity-token",
         frequency="When iOS starts a Live Activity or rotates its token",
@@ -190,6 +229,7 @@ class LiveActivityRepository:
             "user_id": activity.user_id,
             "device_id": activity.device_id,
             "team_id": activity.team_id,
+            "alerts": activity.alerts,
             "status": ActivityStatus.ACTIVE,
             "update_token": activity.update_token,
             "channel_id": activity.channel_id,
@@ -201,10 +241,10 @@ class LiveActivityRepository:
             F("createdAt").set(F("createdAt").if_not_exists(activity.created_at)),
             F("starts").set(F("starts").if_not_exists(0)),
         )
-        actions = [*_MAPPER.update_actions(changes), *preserved]
-        key = _key(activity.match_id, activity.user_id, activity.device_id)
+        actions = [*ACTIVITY_MAPPER.update_actions(changes), *preserved]
+        key = live_activity_key(activity.match_id, activity.user_id, activity.device_id)
         try:
-            return _MAPPER.to_record(
+            return ACTIVITY_MAPPER.to_record(
                 await self.store.update(
                     LIVE_ACTIVITIES, key, *actions, condition=may_activate, returns="ALL_NEW"
                 )
@@ -215,9 +255,14 @@ class LiveActivityRepository:
 
     @access(
         "End Live Activity",
-        UpdateItem.conditional,
+        UpdateItem(
+            key=ACTIVITY_KEY,
+            condition=(
+                exists("matchId") & _HAS_NOT_ENDED,
+                exists("matchId") & _HAS_NOT_ENDED & (F("updateToken") == param("token")),
+            ),
+        ),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId with attribute_exists(matchId) AND status <> ended",
         by="both",
         trigger=(
             "DELETE /user/follow/:matchId, POST /matches/:id/activity-dismissed, a rejected token, "
@@ -247,24 +292,27 @@ class LiveActivityRepository:
         }
         if reason in END_PUSH_NOT_NEEDED:
             changes["update_token"] = None
-        key = _key(activity.match_id, activity.user_id, activity.device_id)
+        key = live_activity_key(activity.match_id, activity.user_id, activity.device_id)
         try:
             item = await self.store.update(
                 LIVE_ACTIVITIES,
                 key,
-                *_MAPPER.update_actions(changes),
+                *ACTIVITY_MAPPER.update_actions(changes),
                 condition=is_running,
                 returns="ALL_OLD",
             )
         except ConditionFailed:
             return None
-        return _MAPPER.to_record(item or {})
+        return ACTIVITY_MAPPER.to_record(item or {})
 
     @access(
         "Settle ended Live Activity",
-        UpdateItem.conditional,
+        UpdateItem(
+            key=ACTIVITY_KEY,
+            condition=(F("status") == ActivityStatus.ENDED.value)
+            & (F("updateToken") == param("token")),
+        ),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId with status = ended AND updateToken = :token",
         by="both",
         trigger="An end that APNs accepted, or whose token it rejected",
         frequency="Once per Live Activity",
@@ -274,7 +322,7 @@ class LiveActivityRepository:
         is_same = (F("status") == ActivityStatus.ENDED.value) & (
             F("updateToken") == activity.update_token
         )
-        key = _key(activity.match_id, activity.user_id, activity.device_id)
+        key = live_activity_key(activity.match_id, activity.user_id, activity.device_id)
         try:
             await self.store.update(
                 LIVE_ACTIVITIES, key, F("updateToken").remove(), condition=is_same
@@ -285,9 +333,12 @@ class LiveActivityRepository:
 
     @access(
         "Get active Live Activities for match",
-        Query,
+        Query(
+            where=_OF_MATCH,
+            filter=(F("status") == ActivityStatus.ACTIVE.value) & (F("ttl") > param("now")),
+            project=_TARGET_ATTRIBUTES,
+        ),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId (paginated) with filter status = active AND ttl > :now",
         by="system",
         trigger="LiveActivityPushJob",
         frequency="On each state change per live match",
@@ -315,9 +366,8 @@ class LiveActivityRepository:
 
     @access(
         "Get all Live Activities for match",
-        Query,
+        Query(where=_OF_MATCH, filter=F("ttl") > param("now")),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId (paginated) with filter ttl > :now",
         by="system",
         trigger="MatchOrchestrator",
         frequency="Every 30s per live match",
@@ -329,46 +379,40 @@ class LiveActivityRepository:
         async for item in self.store.items(
             LIVE_ACTIVITIES, where, filter=alive, page=PAGE, consistent=True
         ):
-            yield _MAPPER.to_record(item)
-
-    @access(
-        "Get user's Live Activities for match",
-        Query,
-        table=LIVE_ACTIVITIES,
-        key="PK=matchId AND begins_with(SK, userId#) with filter userId = :user AND ttl > :now",
-        by="both",
-        trigger="Unfollow cascade, PATCH /user/follow/:matchId, MatchOrchestrator",
-        frequency="On unfollow",
-        bound=MAX_PER_USER,
-    )
-    async def list_by_user(self, match_id: str, user_id: str, now: int) -> list[LiveActivity]:
-        """Return the activities of a user on all devices."""
-        where = (F("matchId") == match_id) & F(USER_AND_DEVICE).begins_with(
-            activity_key(user_id, "")
-        )
-        theirs = (F("userId") == user_id) & (F("ttl") > now // 1000)
-        return [
-            _MAPPER.to_record(item)
-            async for item in self.store.items(
-                LIVE_ACTIVITIES, where, filter=theirs, consistent=True
-            )
-        ]
+            yield ACTIVITY_MAPPER.to_record(item)
 
     @access(
         "Update Live Activity team",
-        UpdateItem.conditional,
+        UpdateItem(key=ACTIVITY_KEY, condition=exists("matchId")),
         table=LIVE_ACTIVITIES,
-        key="PK=matchId, SK=userId#deviceId with attribute_exists(matchId)",
         by="user",
         trigger="PATCH /user/follow/:matchId",
         frequency="User action",
     )
-    async def change_team(self, activity: LiveActivity, team_id: str) -> bool:
-        """Change the team; return False if there is no such activity."""
-        key = _key(activity.match_id, activity.user_id, activity.device_id)
+    async def change_follow(
+        self, activity: LiveActivity, team_id: str, alerts: AlertChoice
+    ) -> bool:
+        """Change the team and the alert choice; return False if there is no such activity."""
+        key = live_activity_key(activity.match_id, activity.user_id, activity.device_id)
         try:
             await self.store.update(
-                LIVE_ACTIVITIES, key, F("teamId").set(team_id), condition=exists("matchId")
+                LIVE_ACTIVITIES,
+                key,
+                F("teamId").set(team_id),
+                F("alerts").set(alerts.value),
+                condition=exists("matchId"),
+            )
+        except ConditionFailed:
+            return False
+        return True
+
+    async def _change(self, seen: LiveActivity, changes: Mapping[str, Any]) -> bool:
+        """Change an activity if its status and its number of starts are as seen."""
+        is_same = (F("status") == seen.status.value) & (F("starts") == seen.starts)
+        key = live_activity_key(seen.match_id, seen.user_id, seen.device_id)
+        try:
+            await self.store.update(
+                LIVE_ACTIVITIES, key, *ACTIVITY_MAPPER.update_actions(changes), condition=is_same
             )
         except ConditionFailed:
             return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tally.kit.clock import Clock
-from tally.store.access import DeleteItem, PutItem, UpdateItem, access
+from tally.store.access import DeleteItem, PutItem, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -38,6 +38,9 @@ CRICKET_LOCKS = Table(
 CLEANUP_SECONDS: Final = 86_400
 
 
+_KEY: Final = {"lockKey": param("lockKey")}
+
+
 @dataclass(frozen=True, slots=True)
 class LockRepository:
     """Locks by key. Times are milliseconds."""
@@ -47,11 +50,8 @@ class LockRepository:
 
     @access(
         "Acquire lock",
-        PutItem.conditional,
+        PutItem(key=_KEY, condition=not_exists("lockKey") | (F("expiresAt") < param("now"))),
         table=CRICKET_LOCKS,
-        key=(
-            "PK=lockKey with ConditionExpression: attribute_not_exists(lockKey) OR expiresAt < :now"
-        ),
         by="system",
         trigger="LiveScoreJob, any concurrent job",
         frequency="Every 2.5s per live match",
@@ -74,9 +74,8 @@ class LockRepository:
 
     @access(
         "Release lock",
-        DeleteItem.conditional,
+        DeleteItem(key=_KEY, condition=F("owner") == param("owner")),
         table=CRICKET_LOCKS,
-        key="PK=lockKey with ConditionExpression: owner = :owner",
         by="system",
         trigger="LiveScoreJob completion",
         frequency="After each processing tick",
@@ -93,9 +92,8 @@ class LockRepository:
 
     @access(
         "Extend lock",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=F("owner") == param("owner")),
         table=CRICKET_LOCKS,
-        key="PK=lockKey with ConditionExpression: owner = :owner",
         by="system",
         trigger="Long-running jobs",
         frequency="During processing",

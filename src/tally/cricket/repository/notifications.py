@@ -3,8 +3,9 @@
 The sort key of the prematch notification is the user id; that of the toss is `{userId}#toss`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tally.cricket.model.records import (
     NotificationKind,
@@ -12,7 +13,7 @@ from tally.cricket.model.records import (
     has_expired,
     notification_key,
 )
-from tally.store.access import GetItem, PutItem, access
+from tally.store.access import BatchWriteItem, GetItem, PutItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -37,9 +38,14 @@ CRICKET_PREMATCH_NOTIFICATIONS = Table(
     ),
 )
 
+MAX_FORGOTTEN: Final = 10_000
+
 
 def _key(match_id: str, user_id: str, kind: NotificationKind) -> Item:
     return {"matchId": match_id, "userId": notification_key(user_id, kind)}
+
+
+_KEYS: Final = tuple(_key(param("matchId"), param("userId"), kind) for kind in NotificationKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +57,8 @@ class NotificationRepository:
 
     @access(
         "Check if notification sent",
-        GetItem,
+        GetItem(key=_KEYS),
         table=CRICKET_PREMATCH_NOTIFICATIONS,
-        key="PK=matchId, SK=userId",
         by="system",
         trigger="PrematchNotificationJob",
         frequency="Per match approaching start",
@@ -66,9 +71,8 @@ class NotificationRepository:
 
     @access(
         "Mark notification sent",
-        PutItem,
+        PutItem(key=_KEYS, condition=not_exists("matchId") | (F("expiresAt") <= param("now"))),
         table=CRICKET_PREMATCH_NOTIFICATIONS,
-        key="PK=matchId, SK=userId, with 48h TTL, absent or expired",
         by="system",
         trigger="PrematchNotificationJob",
         frequency="Once per match",
@@ -85,3 +89,19 @@ class NotificationRepository:
         except ConditionFailed:
             return False
         return True
+
+    @access(
+        "Forget notifications of user",
+        BatchWriteItem(key=_KEYS),
+        table=CRICKET_PREMATCH_NOTIFICATIONS,
+        by="user",
+        trigger="DELETE /user",
+        frequency="User action",
+        bound=MAX_FORGOTTEN,
+    )
+    async def remove(self, match_ids: Iterable[str], user_id: str) -> None:
+        """Delete the records of a user for these matches; those of others expire."""
+        keys = [
+            _key(match_id, user_id, kind) for match_id in match_ids for kind in NotificationKind
+        ]
+        await self.store.write_many(CRICKET_PREMATCH_NOTIFICATIONS, deletes=keys)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import ProcessingState, has_expired
-from tally.store.access import GetItem, PutItem, Scan, access
+from tally.store.access import GetItem, PutItem, Scan, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -35,6 +35,9 @@ MATCH_PROCESSING_STATE = Table(
 MAX_MATCHES: Final = 5_000
 
 
+_KEY: Final = {"matchId": param("matchId")}
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessingRepository:
     """Processing states by match, without those expired at `now` seconds."""
@@ -44,9 +47,8 @@ class ProcessingRepository:
 
     @access(
         "Get last processed ball ID",
-        GetItem.with_note("on cache miss"),
+        GetItem(key=_KEY).with_note("on cache miss"),
         table=MATCH_PROCESSING_STATE,
-        key="PK=matchId",
         by="system",
         trigger="LiveScoreJob ball-by-ball processing",
         frequency="Per live match per tick (usually in-memory)",
@@ -56,9 +58,13 @@ class ProcessingRepository:
 
     @access(
         "Set last processed ball ID",
-        PutItem.with_note("async write-through"),
+        PutItem(
+            key=_KEY,
+            condition=not_exists("matchId")
+            | (F("lastProcessedBall") <= param("ball"))
+            | (F("ttl") <= param("now")),
+        ).with_note("async write-through"),
         table=MATCH_PROCESSING_STATE,
-        key="PK=matchId with 7-day TTL",
         by="system",
         trigger="LiveScoreJob after processing a ball",
         frequency="Per new ball detected",
@@ -84,9 +90,8 @@ class ProcessingRepository:
 
     @access(
         "Hydrate cache from DynamoDB",
-        GetItem.with_note("per match") + Scan,
+        GetItem(key=_KEY, requests=MAX_MATCHES).with_note("per match") + Scan(),
         table=MATCH_PROCESSING_STATE,
-        key="PK=matchId per active match, or full scan",
         by="system",
         trigger="Service startup",
         frequency="Once on boot",

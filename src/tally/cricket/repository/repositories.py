@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from tally.cricket.repository.active_matches import ActiveMatchRepository
+from tally.cricket.repository.deleted_follows import DeletedFollowRepository
 from tally.cricket.repository.devices import UserDeviceRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
@@ -14,10 +15,12 @@ from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository
 from tally.cricket.repository.notifications import NotificationRepository
 from tally.cricket.repository.processing import ProcessingRepository
+from tally.cricket.repository.request_windows import QuotaWindowRepository
 from tally.cricket.repository.state_hashes import StateHashRepository
 from tally.cricket.repository.subscriptions import ActivitySubscriptionRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
+from tally.cricket.repository.timelines import TimelineRepository
 from tally.store.store import Store
 
 REPOSITORIES: Final = (
@@ -36,12 +39,15 @@ REPOSITORIES: Final = (
     ProcessingRepository,
     LiveActivityRepository,
     ActiveMatchRepository,
+    QuotaWindowRepository,
+    TimelineRepository,
+    DeletedFollowRepository,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repositories:
-    """One repository per table."""
+    """One repository per table, or per tables that a transaction writes together."""
 
     fixtures: FixtureRepository
     teams: TeamRepository
@@ -58,6 +64,9 @@ class Repositories:
     processing: ProcessingRepository
     activities: LiveActivityRepository
     matches: ActiveMatchRepository
+    request_windows: QuotaWindowRepository
+    timelines: TimelineRepository
+    deleted_follows: DeletedFollowRepository
 
     @classmethod
     def create(cls, store: Store) -> Self:
@@ -77,4 +86,7 @@ class Repositories:
             processing=ProcessingRepository(store),
             activities=LiveActivityRepository(store),
             matches=ActiveMatchRepository(store),
+            request_windows=QuotaWindowRepository(store),
+            timelines=TimelineRepository(store),
+            deleted_follows=DeletedFollowRepository(store),
         )

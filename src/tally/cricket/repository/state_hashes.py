@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from tally.cricket.model.records import StateHash, view_key
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import DeleteItem, GetItem, PutItem, access
+from tally.store.access import DeleteItem, GetItem, PutItem, access, param
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
@@ -33,6 +33,9 @@ def _key(match_id: str, team_id: str) -> Item:
     return {"matchTeamKey": view_key(match_id, team_id)}
 
 
+_KEY: Final = _key(param("matchId"), param("teamId"))
+
+
 @dataclass(frozen=True, slots=True)
 class StateHashRepository:
     """Hashes by match and view."""
@@ -42,9 +45,8 @@ class StateHashRepository:
 
     @access(
         "Get stored hash",
-        GetItem,
+        GetItem(key=_KEY),
         table=CRICKET_STATE_HASHES,
-        key="PK=matchTeamKey (composite: {matchId}#{teamId})",
         by="system",
         trigger="LiveScoreJob change detection",
         frequency="Every 2.5s per live match per team",
@@ -55,9 +57,8 @@ class StateHashRepository:
 
     @access(
         "Update stored hash",
-        PutItem,
+        PutItem(key=_KEY),
         table=CRICKET_STATE_HASHES,
-        key="PK=matchTeamKey",
         by="system",
         trigger="LiveScoreJob (when state changed)",
         frequency="On each state change",
@@ -69,9 +70,8 @@ class StateHashRepository:
 
     @access(
         "Delete hash",
-        DeleteItem,
+        DeleteItem(key=_KEY),
         table=CRICKET_STATE_HASHES,
-        key="PK=matchTeamKey",
         by="system",
         trigger="Match completion cleanup",
         frequency="Once per match end",

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from tally.cricket.model.records import TeamSeason
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import BatchWriteItem, Query, access
+from tally.store.access import BatchWriteItem, Query, access, param
 from tally.store.expressions import F
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -39,9 +39,8 @@ class TeamSeasonRepository:
 
     @access(
         "Get teams for a season",
-        Query,
+        Query(where=F("seasonId") == param("seasonId")),
         table=CRICKET_TEAM_SEASONS,
-        key="PK=seasonId",
         by="both",
         trigger="GET /seasons/:id/teams, FixtureEnrichmentProvider",
         frequency="Per request / per enrichment",
@@ -53,9 +52,8 @@ class TeamSeasonRepository:
 
     @access(
         "Write season-team records",
-        BatchWriteItem,
+        BatchWriteItem(key={"seasonId": param("seasonId"), "teamId": param("teamId")}),
         table=CRICKET_TEAM_SEASONS,
-        key="PK=seasonId, SK=teamId (batches of 25)",
         by="system",
         trigger="TeamSyncJob",
         frequency="Per sync cycle",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from tally.cricket.model.records import Team
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import BatchWriteItem, GetItem, Scan, UpdateItem, access
+from tally.store.access import BatchWriteItem, GetItem, Scan, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import exists
 from tally.store.schema import Attribute, S, Table
@@ -35,6 +35,9 @@ _MAPPER: Final = ItemMapper(Team)
 MAX_TEAMS: Final = 5_000
 
 
+_KEY: Final = {"teamId": param("teamId")}
+
+
 @dataclass(frozen=True, slots=True)
 class TeamRepository:
     """Teams by id, and all teams."""
@@ -44,9 +47,8 @@ class TeamRepository:
 
     @access(
         "Get team by ID",
-        GetItem,
+        GetItem(key=_KEY),
         table=CRICKET_TEAMS,
-        key="PK=teamId",
         by="both",
         trigger="GET /teams/:id, FixtureEnrichmentProvider",
         frequency="Per request / per enrichment",
@@ -57,9 +59,8 @@ class TeamRepository:
 
     @access(
         "Get all teams",
-        Scan,
+        Scan(),
         table=CRICKET_TEAMS,
-        key="Full table scan (< 100 items)",
         by="user",
         trigger="GET /teams",
         frequency="Per request, cached",
@@ -74,9 +75,8 @@ class TeamRepository:
 
     @access(
         "Batch write teams",
-        BatchWriteItem,
+        BatchWriteItem(key=_KEY),
         table=CRICKET_TEAMS,
-        key="PK=teamId (batches of 25)",
         by="system",
         trigger="TeamSyncJob",
         frequency="Per sync cycle",
@@ -88,9 +88,8 @@ class TeamRepository:
 
     @access(
         "Update team fields",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("teamId")),
         table=CRICKET_TEAMS,
-        key="PK=teamId with ConditionExpression: attribute_exists(teamId)",
         by="user",
         trigger="PATCH /teams/:id (admin)",
         frequency="Rare, admin-only",

@@ -50,6 +50,9 @@ class ReferenceData(Protocol):
     ) -> AsyncGenerator[Sequence[tuple[Fixture, MatchFeed]], None]:
         """Yield pages of the leagues' matches that start on a day from `since` to `until`."""
 
+    def fixtures_interval(self) -> float:
+        """Return the seconds between syncs of fixtures that the remaining quota allows."""
+
 
 class LiveScores(Protocol):
     """Current scores of the score service.
@@ -62,6 +65,9 @@ class LiveScores(Protocol):
 
     async def match(self, match_id: str) -> MatchFeed | None:
         """Return one match, live or past; None if it does not exist."""
+
+    def live_interval(self) -> float:
+        """Return the seconds between polls that the remaining quota allows."""
 
 
 class PushGateway(Protocol):
@@ -82,8 +88,9 @@ class PushGateway(Protocol):
 
         Status 429, 500 and 503, broken connections and time-outs are retried. APNs may have
         accepted an attempt whose response was lost, so a device can receive a push twice, with the
-        same `apns_id`. Pushes to one token are sent one after another, in call order. A push with
-        `is_replaceable` that waits for its next attempt is SUPERSEDED by a newer push to its token.
+        same `apns_id`, unless it is not `is_repeatable`. Pushes to one token are sent one after
+        another, in call order. A push with `is_replaceable` that waits for its next attempt is
+        SUPERSEDED by a newer push to its token.
         """
 
     def send_all(

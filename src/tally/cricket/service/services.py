@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
 from tally.cricket.service.activities.lifecycle import ActivityService
+from tally.cricket.service.activities.operator_actions import OperatorActions
+from tally.cricket.service.activities.team_follows import TeamFollowService
 from tally.cricket.service.live.replays import ReplayService
 from tally.cricket.service.queries.admin import AdminService
 from tally.cricket.service.queries.display import DisplayService
@@ -12,6 +14,7 @@ from tally.cricket.service.queries.feeds import FeedCache
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.queries.matches import MatchService
 from tally.cricket.service.queries.teams import TeamService
+from tally.cricket.service.queries.timeline import TimelineService
 from tally.cricket.service.sync.reference_data import SyncService
 
 
@@ -24,6 +27,7 @@ class QueryServices:
     feeds: FeedCache
     matches: MatchService
     displays: DisplayService
+    timelines: TimelineService
     admin: AdminService
 
 
@@ -34,6 +38,8 @@ class CricketServices:
     queries: QueryServices
     devices: DeviceService
     follows: FollowService
+    team_follows: TeamFollowService
     activities: ActivityService
     replays: ReplayService
     sync: SyncService
+    operator_actions: OperatorActions

@@ -1,4 +1,4 @@
-"""The HTTP client of the SportMonks API, with a time-out, retries, a circuit breaker and a quota.
+"""The HTTP client of the SportMonks API, with a time-out, retries, a circuit breaker and a budget.
 
 The URL of every request contains the API token. Never log a URL or put one into an error.
 """
@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 from pyreqwest.client import Client
 
+from tally.cricket.sportmonks.budget import RequestBudget
 from tally.cricket.sportmonks.payloads import SportMonksItem, SportMonksList
 from tally.errors import NotFound, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
@@ -24,7 +25,6 @@ T = TypeVar("T")
 SERVICE: Final = "SportMonks"
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 MAX_PAGES: Final = 2_000
-HOUR_SECONDS: Final = 3600.0
 # The pause after a 429 response without Retry-After.
 DEFAULT_PAUSE_SECONDS: Final = 60.0
 MAX_PAUSE_SECONDS: Final = 3600.0
@@ -35,38 +35,6 @@ def _is_transient(error: BaseException) -> bool:
     return isinstance(error, Unavailable) and error.code != REJECTED
 
 
-class HourlyQuota:
-    """Counts the requests per resource and hour, from the first request of each hour."""
-
-    def __init__(self, clock: Clock, limit: int) -> None:
-        self._clock = clock
-        self._limit = limit
-        # By resource: the start of its hour and the number of requests since then.
-        self._windows: dict[str, tuple[float, int]] = {}
-        self._paused_until: dict[str, float] = {}
-
-    def consume(self, resource: str) -> None:
-        """Count a request, or raise RateLimited with the seconds until the next one is allowed."""
-        now = self._clock.monotonic()
-        start, count = self._windows.get(resource, (now, 0))
-        if now - start >= HOUR_SECONDS:
-            start, count = now, 0
-        wait = self._paused_until.get(resource, now) - now
-        if count >= self._limit:
-            wait = max(wait, start + HOUR_SECONDS - now)
-        if wait > 0:
-            raise _quota_exceeded(wait)
-        self._windows[resource] = start, count + 1
-
-    def pause(self, resource: str, seconds: float) -> None:
-        """Allow no request for a resource for some seconds, as a 429 response demands."""
-        self._paused_until[resource] = self._clock.monotonic() + seconds
-
-
-def _quota_exceeded(retry_after: float) -> RateLimited:
-    return RateLimited("The SportMonks request quota is exhausted", retry_after=retry_after)
-
-
 class SportMonksClient:
     """Sends GET requests with one API token."""
 
@@ -75,11 +43,11 @@ class SportMonksClient:
         client: Client,
         clock: Clock,
         metrics: Metrics,
+        budget: RequestBudget,
         *,
         url: str,
         token: Secret | None,
         timeout: float = 5.0,
-        hourly: int = 2_000,
         attempts: int = 3,
     ) -> None:
         self._client = client
@@ -87,15 +55,22 @@ class SportMonksClient:
         self._url = url
         self._token = token
         self._timeout = timedelta(seconds=timeout)
-        self._quota = HourlyQuota(clock, hourly)
+        self._budget = budget
         self._retry = RetryPolicy(
             attempts=attempts, base=0.2, cap=2, deadline=4 * timeout, is_retryable=_is_transient
         )
         # A rejected token is a configuration error, not an outage.
         self.breaker = Breaker("sportmonks", clock, metrics, is_failure=_is_transient)
 
+    def interval(self, resource: str) -> float:
+        """Return the seconds between requests that the remaining quota of a resource allows."""
+        return self._budget.interval(resource)
+
     async def get_list(self, path: str, parameters: Mapping[str, str]) -> SportMonksList:
-        return await self._get(path, parameters, SportMonksList)
+        try:
+            return await self._get(path, parameters, SportMonksList)
+        except NotFound as error:
+            raise Unavailable("SportMonks returned status 404 for a list") from error
 
     async def get_item(self, path: str, parameters: Mapping[str, str]) -> SportMonksItem:
         """Return one item, or raise NotFound."""
@@ -122,18 +97,21 @@ class SportMonksClient:
         if self._token is None:
             raise Unavailable("SportMonks is not configured", code="sportmonks_not_set_up")
         resource = path.split("/")[1]
-        self._quota.consume(resource)
+        await self._budget.consume(resource)
         query = {**parameters, "api_token": self._token.reveal()}
         request = self._client.get(f"{self._url}{path}").query(query).timeout(self._timeout)
         response = await fetch(request, SERVICE, MAX_RESPONSE_BYTES)
-        self._check_status(response, resource)
+        await self._check_status(response, resource)
         return response.decode(kind, SERVICE)
 
-    def _check_status(self, response: HttpResponse, resource: str) -> None:
+    async def _check_status(self, response: HttpResponse, resource: str) -> None:
         if response.status == 429:
             wait = _pause_seconds(response.headers.get("retry-after", ""))
-            self._quota.pause(resource, wait)
-            raise _quota_exceeded(wait)
+            await self._budget.pause(resource, wait)
+            raise RateLimited("SportMonks' request quota is exhausted", retry_after=wait)
+        remaining = response.headers.get("x-ratelimit-remaining", "")
+        if _is_number(remaining):
+            self._budget.report(resource, int(remaining))
         if response.status == 404:
             raise NotFound("SportMonks returned status 404", code="sportmonks_not_found")
         if response.status in {400, 401, 403}:
@@ -144,6 +122,10 @@ class SportMonksClient:
 
 
 def _pause_seconds(retry_after: str) -> float:
-    if not (retry_after.isascii() and retry_after.isdigit()):
+    if not _is_number(retry_after):
         return DEFAULT_PAUSE_SECONDS
     return min(max(float(retry_after), 1.0), MAX_PAUSE_SECONDS)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10

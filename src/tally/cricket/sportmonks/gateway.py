@@ -50,6 +50,7 @@ class SportMonksGateway:
         self._clock = clock
         self._marquee = frozenset(marquee_leagues)
         self._includes_balls = False
+        self._fixture_pages = 1
 
     async def live(self) -> LivePoll:
         """Return all matches that are currently covered."""
@@ -60,6 +61,14 @@ class SportMonksGateway:
             return await self._poll()
         self._includes_balls = has_marquee
         return poll
+
+    def live_interval(self) -> float:
+        """Return the seconds between polls that the remaining quota allows."""
+        return self._client.interval("livescores")
+
+    def fixtures_interval(self) -> float:
+        """Return the seconds between syncs of fixtures that the remaining quota allows."""
+        return self._fixture_pages * self._client.interval("fixtures")
 
     async def match(self, match_id: str) -> MatchFeed | None:
         """Return one match, with its balls if it belongs to a marquee league."""
@@ -98,7 +107,9 @@ class SportMonksGateway:
                 translate_match(fixture, now, with_balls=False),
             )
 
+        self._fixture_pages = 0
         async for page in self._client.get_pages("/fixtures", parameters):
+            self._fixture_pages += 1
             yield await self._decode(page, payloads.SportMonksFixture, "fixture", record_and_feed)
 
     async def leagues(self) -> list[records.League]:

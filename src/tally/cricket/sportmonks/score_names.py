@@ -32,7 +32,7 @@ KINDS: Final = (
     ("retired not out", WicketKind.RETIRED_NOT_OUT),
     ("retired out", WicketKind.RETIRED_OUT),
     ("retired", WicketKind.RETIRED_OUT),
-    ("absent", WicketKind.OTHER),
+    ("absent", WicketKind.ABSENT),
 )
 NOT_OUT: Final = ("not out", "batting", "no run", "")
 RUNS: Final = {"four": 4, "six": 6, "no run": 0, "dot": 0, "dot ball": 0, "not out": 0}

@@ -75,9 +75,8 @@ def _side(team_id: int, team: payloads.SportMonksTeam | None) -> Side:
 def _toss(fixture: payloads.SportMonksFixture) -> Toss | None:
     if fixture.toss_won_team_id is None:
         return None
-    return Toss(
-        str(fixture.toss_won_team_id), "bowling" if fixture.elected == "bowling" else "batting"
-    )
+    elected = (fixture.elected or "").strip().lower()
+    return Toss(str(fixture.toss_won_team_id), elected if elected in {"batting", "bowling"} else "")
 
 
 def _total_overs(fixture: payloads.SportMonksFixture) -> int | None:

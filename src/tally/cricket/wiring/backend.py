@@ -18,20 +18,24 @@ from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.devices import DeviceService
 from tally.cricket.service.activities.follows import FollowService
+from tally.cricket.service.activities.operator_actions import OperatorActions
+from tally.cricket.service.activities.team_follows import TeamFollowService
 from tally.cricket.service.ports import PushGateway
 from tally.cricket.service.services import CricketServices, QueryServices
 from tally.cricket.service.sync.reference_data import SyncService
+from tally.cricket.sportmonks.budget import RequestBudget
 from tally.cricket.sportmonks.client import SportMonksClient
 from tally.cricket.sportmonks.gateway import SportMonksGateway
 from tally.cricket.wiring.live import LiveServices, open_live
 from tally.cricket.wiring.queries import build_queries
-from tally.dependencies import CRICKET_ADMIN_KEY, Dependencies
+from tally.dependencies import Dependencies
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
 from tally.kit.endpoints import Api
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import Job
+from tally.kit.operators import protect
 
 REQUEST_TIMEOUT_SECONDS: Final = 30
 
@@ -64,7 +68,7 @@ async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
         builder.build() as client,
         open_apns(dependencies.settings, clock, dependencies.metrics) as push_gateway,
     ):
-        scores = _sportmonks(dependencies, client)
+        scores = _sportmonks(dependencies, repositories, client)
         async with open_live(dependencies, repositories, queries, scores, push_gateway) as live:
             services = _services(dependencies, repositories, queries, live, scores)
             yield Cricket(
@@ -100,27 +104,36 @@ def _services(
             clock,
             activities,
         ),
+        team_follows=TeamFollowService(repositories, activities, clock),
         activities=activities,
         replays=live.replays,
         sync=_sync(repositories, queries, scores, clock),
+        operator_actions=OperatorActions(
+            fixtures=repositories.fixtures,
+            follows=repositories.follows,
+            deleted_follows=repositories.deleted_follows,
+            feeds=queries.feeds,
+            clock=clock,
+        ),
     )
 
 
 def _api(
     dependencies: Dependencies, client: Client, services: CricketServices, live: LiveServices
 ) -> Api:
-    auth = CricketAuthenticator(
-        _verifier(dependencies, client), dependencies.key(CRICKET_ADMIN_KEY)
-    )
+    auth = CricketAuthenticator(_verifier(dependencies, client), dependencies.operators)
     handlers = Handlers(
         auth=auth,
         services=services,
         poller=live.match_poller,
         cursors=dependencies.cursors,
         hub=dependencies.hub,
+        readiness=dependencies.readiness,
+        streams=dependencies.streams,
     )
-    admin_handlers = AdminHandlers(auth=auth, services=services, cursors=dependencies.cursors)
-    return cricket_api(handlers, admin_handlers)
+    admin_handlers = AdminHandlers(services=services, cursors=dependencies.cursors)
+    api = cricket_api(handlers, admin_handlers)
+    return protect(api, dependencies.operators, auth.require_admin)
 
 
 def _jobs(
@@ -138,7 +151,13 @@ def _jobs(
         return StoreLocks(repositories.locks, dependencies.clock, new_uuid())
 
     return (
-        *sync_jobs(services.sync, services.queries.leagues, new_locks, dependencies.clock),
+        *sync_jobs(
+            services.sync,
+            services.queries.leagues,
+            services.team_follows,
+            new_locks,
+            dependencies.clock,
+        ),
         *live_jobs(live.poller, live.orchestrator, live.prematch, settings),
     )
 
@@ -154,21 +173,27 @@ def _sync(
         seasons=repositories.seasons,
         fixtures=repositories.fixtures,
         cache=repositories.cache,
+        follows=repositories.follows,
         feeds=queries.feeds,
         clock=clock,
     )
 
 
-def _sportmonks(dependencies: Dependencies, client: Client) -> SportMonksGateway:
+def _sportmonks(
+    dependencies: Dependencies, repositories: Repositories, client: Client
+) -> SportMonksGateway:
     settings = dependencies.settings
+    budget = RequestBudget(
+        repositories.request_windows, dependencies.clock, settings.cricket_sportmonks_hourly_limit
+    )
     sportmonks = SportMonksClient(
         client,
         dependencies.clock,
         dependencies.metrics,
+        budget,
         url=settings.cricket_sportmonks_url,
         token=settings.cricket_sportmonks_token,
         timeout=settings.cricket_sportmonks_timeout,
-        hourly=settings.cricket_sportmonks_hourly_limit,
     )
     marquee_leagues = [
         league.strip() for league in settings.cricket_marquee_leagues.split(",") if league.strip()

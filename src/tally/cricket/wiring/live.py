@@ -8,6 +8,7 @@ from tally.cricket.api.events import MatchPoller, MatchPublisher, match_poller
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities import notifications, sweeps, toss
+from tally.cricket.service.activities.activity_counts import ActivityCounts
 from tally.cricket.service.activities.channels import MatchChannels
 from tally.cricket.service.activities.endings import ActivityEnder
 from tally.cricket.service.activities.finishing import MatchFinisher
@@ -18,8 +19,10 @@ from tally.cricket.service.activities.prematch import PrematchNotifier
 from tally.cricket.service.activities.starts import ActivityStarter
 from tally.cricket.service.activities.sweeps import Sweeper
 from tally.cricket.service.activities.toss import TossNotifier
+from tally.cricket.service.live import poller
 from tally.cricket.service.live.ball_log_cache import BallLogCache
 from tally.cricket.service.live.enrichment import FixtureEnricher
+from tally.cricket.service.live.metrics import FeedMetrics
 from tally.cricket.service.live.pipeline import Pipeline
 from tally.cricket.service.live.poller import PollIntervals, ScorePoller
 from tally.cricket.service.live.reconciliation import Reconciliation
@@ -31,6 +34,7 @@ from tally.cricket.wiring.queries import build_replays
 from tally.dependencies import Dependencies
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
+from tally.kit.locks import Lease
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Settings
 
@@ -80,7 +84,7 @@ class ActivityFactory:
             clock=self.clock,
         )
 
-    def orchestrator(self, *, uses_channels: bool) -> MatchOrchestrator:
+    def orchestrator(self, counts: ActivityCounts, *, uses_channels: bool) -> MatchOrchestrator:
         repositories, clock = self.repositories, self.clock
         sweeper = Sweeper(
             follows=repositories.follows,
@@ -89,6 +93,7 @@ class ActivityFactory:
             ender=self.ender(),
             read_display=self.read_display,
             clock=clock,
+            counts=counts,
             checked=TTLCache(clock, sweeps.CHECKED_CACHE_SECONDS, sweeps.MAX_CHECKED_CACHED),
         )
         finisher = MatchFinisher(
@@ -138,6 +143,7 @@ async def open_live(
     factory = ActivityFactory(repositories, apns, queries.displays.content, clock, new_uuid())
     notifier = factory.notifier()
     changes = match_poller(queries.displays, dependencies.hub, clock)
+    metrics = FeedMetrics(clock, dependencies.metrics.registry)
     pipeline = Pipeline(
         repositories=repositories,
         ball_logs=BallLogCache(repositories.processing, clock),
@@ -146,14 +152,30 @@ async def open_live(
         publisher=MatchPublisher(changes),
         clock=clock,
         owner=factory.owner,
+        metrics=metrics,
     )
-    async with changes, MatchWorkers(pipeline, factory.locks(), clock) as workers:
+    async with (
+        changes,
+        MatchWorkers(pipeline, factory.locks(), clock) as workers,
+        _poller_lease(factory) as lease,
+    ):
         yield LiveServices(
             activities=factory.activities(),
             poller=_poller(
-                factory, queries, replays, scores, workers, notifier=notifier, settings=settings
+                factory,
+                queries,
+                replays,
+                scores,
+                workers,
+                lease=lease,
+                metrics=metrics,
+                notifier=notifier,
+                settings=settings,
             ),
-            orchestrator=factory.orchestrator(uses_channels=settings.cricket_apns_channels),
+            orchestrator=factory.orchestrator(
+                ActivityCounts(clock, dependencies.metrics.registry),
+                uses_channels=settings.cricket_apns_channels,
+            ),
             prematch=PrematchNotifier(
                 fixtures=repositories.fixtures,
                 leagues=queries.leagues,
@@ -168,6 +190,15 @@ async def open_live(
         )
 
 
+@asynccontextmanager
+async def _poller_lease(factory: ActivityFactory) -> AsyncIterator[Lease]:
+    lease = Lease(factory.locks(), factory.clock, poller.LEASE_NAME, poller.LEASE_SECONDS)
+    try:
+        yield lease
+    finally:
+        await lease.release()
+
+
 def _poller(
     factory: ActivityFactory,
     queries: QueryServices,
@@ -175,6 +206,8 @@ def _poller(
     scores: LiveScores,
     workers: MatchWorkers,
     *,
+    lease: Lease,
+    metrics: FeedMetrics,
     notifier: FollowerNotifier,
     settings: Settings,
 ) -> ScorePoller:
@@ -186,7 +219,9 @@ def _poller(
         clock=clock,
         notified=TTLCache(clock, toss.NOTIFIED_CACHE_SECONDS, toss.MAX_NOTIFIED_CACHED),
     )
-    enricher = FixtureEnricher(repositories.cache, queries.teams, queries.leagues, clock)
+    enricher = FixtureEnricher(
+        repositories.cache, repositories.teams, repositories.leagues, repositories.seasons, clock
+    )
     return ScorePoller(
         scores=scores,
         workers=workers,
@@ -196,6 +231,8 @@ def _poller(
         fixtures=repositories.fixtures,
         feeds=queries.feeds,
         replays=replays,
+        lease=lease,
+        metrics=metrics,
         clock=clock,
         intervals=PollIntervals(
             live=settings.cricket_poll_ms / 1000, idle=settings.cricket_idle_poll_ms / 1000

@@ -12,6 +12,7 @@ from tally.cricket.service.queries.feeds import FeedCache
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.queries.matches import MatchService
 from tally.cricket.service.queries.teams import TeamService
+from tally.cricket.service.queries.timeline import TimelineService
 from tally.cricket.service.services import QueryServices
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
@@ -47,6 +48,9 @@ def build_queries(repositories: Repositories, clock: Clock) -> QueryServices:
         feeds=feed_cache,
         matches=match_service,
         displays=DisplayService(match_service, repositories.displays, repositories.matches, clock),
+        timelines=TimelineService(
+            match_service, repositories.matches, repositories.timelines, clock
+        ),
         admin=AdminService(
             fixtures=repositories.fixtures,
             active=repositories.matches,

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from tally.cricket.api.schemas.fields import CamelCaseBody, Id, PageLimit
+from tally.cricket.model.feed import MatchStatus
+from tally.cricket.model.results import CorrectedResult, corrected_result
 from tally.cricket.service.queries.admin import MatchDiagnostics
 from tally.kit.body import StrictStruct
 
@@ -39,6 +41,32 @@ class MatchStateBody(CamelCaseBody, frozen=True):
     activities: dict[str, int]
     followers: int
     channel_id: str | None
+    held_at: int | None = None
+    corrected_result: CorrectedResult | None = None
+
+
+class CorrectionRequest(StrictStruct, frozen=True, rename="camel"):
+    """The result of a match: its status, the text that followers read, and the winner, if any."""
+
+    note: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    status: Literal["finished", "abandoned", "cancelled"] = "finished"
+    winner_team_id: Id | None = None
+
+    def result(self) -> CorrectedResult:
+        return CorrectedResult(MatchStatus(self.status), self.note, self.winner_team_id)
+
+
+class RestoredFollows(CamelCaseBody, frozen=True):
+    """The number of restored follows."""
+
+    restored: int
+
+
+class StartRequest(StrictStruct, frozen=True, rename="camel"):
+    """The user and the device whose Live Activity is started again."""
+
+    user_id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+    device_id: Id
 
 
 class ReplayRequest(StrictStruct, frozen=True, rename="camel"):
@@ -62,4 +90,6 @@ def match_state_body(diagnostics: MatchDiagnostics) -> MatchStateBody:
         activities=diagnostics.activities,
         followers=diagnostics.followers,
         channel_id=None if active is None else active.channel_id,
+        held_at=diagnostics.fixture.held_at,
+        corrected_result=corrected_result(diagnostics.fixture),
     )

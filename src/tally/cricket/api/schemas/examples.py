@@ -11,12 +11,21 @@ from tally.cricket.api.schemas.matches import (
     TossBody,
 )
 from tally.cricket.api.schemas.reference import LeagueBody, SeasonTeamBody, TeamBody
+from tally.cricket.api.schemas.scorecards import (
+    BatterBody,
+    BowlerBody,
+    ExtrasBody,
+    InningsBody,
+    ScorecardBody,
+    TimelineEventBody,
+)
 from tally.cricket.api.schemas.users import (
     ActivityBody,
     FollowBody,
     SubscriptionBody,
     UserDeviceBody,
 )
+from tally.cricket.model.events import AlertChoice
 
 TIME_MS: Final = 1_794_751_200_000
 START_TIME: Final = "2026-11-15T14:00:00Z"
@@ -49,6 +58,42 @@ MATCH: Final = MatchBody(
     replay_of=None,
     updated_at=TIME_MS,
 )
+SCORECARD: Final = ScorecardBody(
+    match_id="65001",
+    status="in_play",
+    is_live=True,
+    is_stale=False,
+    is_over=False,
+    note="",
+    winner_team_id=None,
+    innings=[
+        InningsBody(
+            number=1,
+            team_id="5",
+            is_super_over=False,
+            runs=153,
+            wickets=9,
+            overs="20.0",
+            is_declared=False,
+            extras=ExtrasBody(8, 5, 1, 1, 1, 0),
+            batters=[BatterBody("31", "A. Byrne", 52, 40, 6, 1, False, "bowled", "44")],
+            bowlers=[BowlerBody("44", "K. Osei", "4.0", 0, 28, 3, 2, 0, False)],
+        )
+    ],
+    updated_at=TIME_MS,
+)
+TIMELINE_EVENT: Final = TimelineEventBody(
+    kind="fifty",
+    innings=1,
+    ball="14.2",
+    at=TIME_MS,
+    team_id="5",
+    score="112/4",
+    player="A. Byrne",
+    title="Fifty",
+    text="A. Byrne reaches 50 from 38 balls",
+    is_alert=True,
+)
 DISPLAY_CONTENT: Final = {
     "matchId": "65001",
     "view": "neutral",
@@ -77,6 +122,7 @@ DISPLAY_CONTENT: Final = {
     "need": "GUL need 113 off 87",
 }
 DISPLAY: Final = DisplayBody("65001", "neutral", DISPLAY_CONTENT, TIME_MS, False)
+DISPLAY_EVENT: Final = {"matchId": "65001", "teamId": "neutral", "display": DISPLAY_CONTENT}
 USER_DEVICE: Final = UserDeviceBody(
     "8f2c1a90b4",
     "A1B2-C3D4",
@@ -88,7 +134,9 @@ USER_DEVICE: Final = UserDeviceBody(
     TIME_MS,
     TIME_MS // 1000 + 7_776_000,
 )
-FOLLOW: Final = FollowBody("65001", "5", TIME_MS, TIME_MS // 1000 + 172_800, DISPLAY_CONTENT)
+FOLLOW: Final = FollowBody(
+    "65001", "5", AlertChoice.ALL, TIME_MS, TIME_MS // 1000 + 172_800, DISPLAY_CONTENT
+)
 SUBSCRIPTION: Final = SubscriptionBody("65001", None, TIME_MS, TIME_MS // 1000 + 172_800)
 ACTIVITY: Final = ActivityBody("65001", "A1B2-C3D4", "active", None, None, TIME_MS, TIME_MS)
 NEW_USER_DEVICE: Final = {

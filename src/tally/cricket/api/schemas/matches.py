@@ -1,6 +1,6 @@
 """Schemas of matches and display states."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -76,7 +76,7 @@ class MatchBody(CamelCaseBody, frozen=True):
 
 
 class MatchPage(CamelCaseBody, frozen=True):
-    matches: list[MatchBody]
+    items: list[MatchBody]
     next_cursor: str | None
 
 
@@ -126,6 +126,8 @@ def _team_body(team: TeamInMatch) -> MatchTeamBody:
 
 
 def display_body(display: MatchDisplay) -> DisplayBody:
+    # The content is stored as JSON, and goes into the body as it is.
+    content = cast("dict[str, Any]", msgspec.Raw(display.encoded_content))
     return DisplayBody(
-        display.match_id, display.view, display.content, display.computed_at, display.is_stale
+        display.match_id, display.view, content, display.computed_at, display.is_stale
     )

@@ -27,7 +27,8 @@ class TeamBody(CamelCaseBody, frozen=True):
 
 
 class TeamList(CamelCaseBody, frozen=True):
-    teams: list[TeamBody]
+    items: list[TeamBody]
+    next_cursor: str | None = None
 
 
 class TeamChange(StrictStruct, frozen=True, rename="camel"):
@@ -54,7 +55,8 @@ class LeagueBody(CamelCaseBody, frozen=True):
 
 
 class LeagueList(CamelCaseBody, frozen=True):
-    leagues: list[LeagueBody]
+    items: list[LeagueBody]
+    next_cursor: str | None = None
 
 
 class LeagueChange(StrictStruct, frozen=True, rename="camel"):
@@ -76,7 +78,8 @@ class SeasonTeamBody(CamelCaseBody, frozen=True):
 
 
 class SeasonTeams(CamelCaseBody, frozen=True):
-    teams: list[SeasonTeamBody]
+    items: list[SeasonTeamBody]
+    next_cursor: str | None = None
 
 
 def team_body(team: Team) -> TeamBody:

@@ -5,16 +5,32 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tally.cricket.api.schemas.fields import CamelCaseBody, Id, PageLimit, Token, public_team_id
-from tally.cricket.model.records import ActivitySubscription, Follow, LiveActivity, UserDevice
+from tally.cricket.model.events import AlertChoice
+from tally.cricket.model.records import (
+    ActivitySubscription,
+    Follow,
+    LiveActivity,
+    TeamFollow,
+    UserDevice,
+)
 from tally.kit.body import StrictStruct
 
 Version = Annotated[str, msgspec.Meta(max_length=64)]
+# Generators of clients derive the names of enum members from the values, ignoring case.
+Platform = Annotated[
+    Literal["ios", "ipados", "iOS", "iPadOS"],
+    msgspec.Meta(
+        extra_json_schema={
+            "x-enum-varnames": ["IOS", "IPADOS", "IOS_MIXED_CASE", "IPADOS_MIXED_CASE"]
+        }
+    ),
+]
 
 
 class NewUserDevice(StrictStruct, frozen=True, rename="camel"):
     device_token: Token
     device_id: Id
-    platform: Literal["ios", "ipados", "iOS", "iPadOS"]
+    platform: Platform
     os_version: Version = ""
     app_version: Version = ""
 
@@ -51,16 +67,21 @@ class UserDeviceBody(CamelCaseBody, frozen=True):
 class UserDeviceList(CamelCaseBody, frozen=True):
     """Devices, most recently used first."""
 
-    devices: list[UserDeviceBody]
+    items: list[UserDeviceBody]
+    next_cursor: str | None = None
 
 
 class NewFollow(StrictStruct, frozen=True, rename="camel"):
+    """Without `alerts`, a new follow has `all` and an existing one keeps its choice."""
+
     team_id: Id | None = None
+    alerts: AlertChoice | None = None
 
 
 class NewMatchFollow(StrictStruct, frozen=True, rename="camel"):
     match_id: Id
     team_id: Id | None = None
+    alerts: AlertChoice | None = None
 
 
 class FollowedMatchQuery(StrictStruct, frozen=True, rename="camel"):
@@ -68,19 +89,25 @@ class FollowedMatchQuery(StrictStruct, frozen=True, rename="camel"):
 
 
 class FollowChange(StrictStruct, frozen=True, rename="camel"):
-    """The new team; `null` selects the neutral view."""
+    """The fields to change. For the team, `null` selects the neutral view."""
 
-    team_id: Id | None
+    team_id: Id | msgspec.UnsetType | None = msgspec.UNSET
+    alerts: AlertChoice | msgspec.UnsetType = msgspec.UNSET
 
 
 class FollowBody(CamelCaseBody, frozen=True):
-    """`display` is present while the match is live, so that the app can render it immediately."""
+    """`display` is present while the match is live, so that the app can render it immediately.
+
+    `viaTeamId` is the followed team that created the follow, or null if the user did.
+    """
 
     match_id: str
     team_id: str | None
+    alerts: AlertChoice
     created_at: int
     expires_at: int
     display: dict[str, Any] | None = None
+    via_team_id: str | None = None
 
 
 class FollowListQuery(StrictStruct, frozen=True):
@@ -89,8 +116,20 @@ class FollowListQuery(StrictStruct, frozen=True):
 
 
 class FollowPage(CamelCaseBody, frozen=True):
-    follows: list[FollowBody]
+    items: list[FollowBody]
     next_cursor: str | None
+
+
+class TeamFollowBody(CamelCaseBody, frozen=True):
+    team_id: str
+    created_at: int
+
+
+class TeamFollowList(CamelCaseBody, frozen=True):
+    """Followed teams by team id."""
+
+    items: list[TeamFollowBody]
+    next_cursor: str | None = None
 
 
 class NewSubscription(StrictStruct, frozen=True, rename="camel"):
@@ -115,7 +154,9 @@ class NewUpdateToken(StrictStruct, frozen=True, rename="camel"):
     team_id: Id | None = None
 
 
-class DismissedActivity(StrictStruct, frozen=True, rename="camel"):
+class ActivityReport(StrictStruct, frozen=True, rename="camel"):
+    """The device whose Live Activity has started, ended or was dismissed."""
+
     device_id: Id
 
 
@@ -147,10 +188,16 @@ def follow_body(follow: Follow, display: dict[str, Any] | None = None) -> Follow
     return FollowBody(
         match_id=follow.match_id,
         team_id=public_team_id(follow.team_id),
+        alerts=follow.alerts,
         created_at=follow.created_at,
         expires_at=follow.expires_at,
         display=display,
+        via_team_id=follow.via_team_id,
     )
+
+
+def team_follow_body(follow: TeamFollow) -> TeamFollowBody:
+    return TeamFollowBody(team_id=follow.team_id, created_at=follow.created_at)
 
 
 def subscription_body(subscription: ActivitySubscription) -> SubscriptionBody:

@@ -1,10 +1,15 @@
-"""Devices of users: the app registers its device at each launch; it expires after 90 days."""
+"""Devices of users: the app registers its device at each launch; it expires after 90 days.
 
+A device belongs to the last user who registered its token, its ID or its push-to-start token. The
+Live Activities of the previous one end on it, as they do when a user signs out.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tally.cricket.model.errors import device_not_found, one_device_identifier
 from tally.cricket.model.records import UserDevice, device_expiry
-from tally.cricket.repository.devices import UserDeviceRepository
+from tally.cricket.repository.devices import DeviceKey, UserDeviceRepository
 from tally.cricket.service.activities.lifecycle import ActivityService
 from tally.kit.clock import Clock
 
@@ -52,7 +57,12 @@ class DeviceService:
             updated_at=now,
             expires_at=device_expiry(now // 1000),
         )
-        return await self.devices.register(device, is_only_one=self.is_only_one)
+        registered = await self.devices.register(device, is_only_one=self.is_only_one)
+        owners = await self.devices.owners_of_token(device.device_token)
+        await self._hand_over(
+            registered, owners | await self.devices.owners_of_id(device.device_id)
+        )
+        return registered
 
     async def update_push_to_start(
         self, user_id: str, token: str, *, device_token: str | None, device_id: str | None
@@ -64,6 +74,7 @@ class DeviceService:
         )
         if updated is None:
             raise device_not_found()
+        await self._hand_over(updated, await self.devices.owners_of_start_token(token))
         await self.activities.on_device_ready(user_id)
         return updated
 
@@ -74,7 +85,17 @@ class DeviceService:
         deleted = await self.devices.delete(user_id, device.device_token, self.clock.seconds())
         if deleted is None:
             raise device_not_found()
+        await self.activities.end_on_device(user_id, deleted.device_id)
         return deleted
+
+    async def _hand_over(self, device: UserDevice, owners: Iterable[DeviceKey]) -> None:
+        """Take a device from its previous users: their records and Live Activities on it."""
+        for key in sorted(owners):
+            if key[0] == device.user_id:
+                continue
+            previous = await self.devices.hand_over(key, device.updated_at)
+            if previous is not None:
+                await self.activities.end_on_device(previous.user_id, previous.device_id)
 
     async def _find(
         self, user_id: str, device_token: str | None, device_id: str | None

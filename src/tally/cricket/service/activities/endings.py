@@ -87,13 +87,6 @@ class ActivityEnder:
 
         await asyncio.gather(*(send(push) for push in pushes))
 
-    async def mark_notified(self, pushes: Iterable[Push]) -> None:
-        """Record that the devices of these pushes were notified in another way."""
-        activities = [push.reference for push in pushes if isinstance(push.reference, LiveActivity)]
-        await asyncio.gather(
-            *(self.activities.mark_end_delivered(activity) for activity in activities)
-        )
-
     async def _must_resend(self, push: Push, outcome: PushOutcome) -> bool:
         """Return whether a push has to be sent again; if not, record that."""
         if outcome is PushOutcome.RETRY:

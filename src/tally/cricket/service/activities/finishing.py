@@ -1,9 +1,8 @@
-"""Ends all Live Activities of a finished match and deletes its temporary data.
+"""Ends all Live Activities of a match that is over and deletes its temporary data.
 
-The live pipeline normally delivers the final state as the end of each activity and then sets
-`PollerState.ENDED` in the match record; then only the records are updated here. If the pipeline did
-not get that far, the devices are notified from here. Nothing is deleted before every device has
-been notified or cannot be reached any more. Every step is idempotent.
+The live pipeline has delivered the result as an update. The match is finished ten minutes later,
+when the result is final (see `model.results`). Nothing is deleted before every device has been
+notified or cannot be reached any more. Every step is idempotent.
 """
 
 from collections.abc import AsyncGenerator
@@ -11,7 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.lifecycle import is_end_undelivered
 from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import (
@@ -20,8 +18,8 @@ from tally.cricket.model.records import (
     ActivityStatus,
     EndReason,
     Fixture,
+    Follow,
     LiveActivity,
-    PollerState,
 )
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.endings import ActivityEnder
@@ -37,10 +35,6 @@ PAGE_SIZE: Final = 200
 RECORD_TTL_SECONDS: Final = 2 * 86_400
 # Clean up after this long, even if some devices could not be notified.
 NOTIFY_TIMEOUT_MS: Final = 1_800_000
-# Statuses after which a match does not resume, so that its follows are deleted.
-FINAL_STATUSES: Final = frozenset(
-    {MatchStatus.FINISHED, MatchStatus.ABANDONED, MatchStatus.CANCELLED}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +50,10 @@ class MatchFinisher:
     async def finish(self, match: ActiveMatch, fixture: Fixture | None, over_since: int) -> bool:
         """Finish a match; return False if devices remain to be notified by a later call."""
         payloads = MatchPayloads(match.match_id, self.read_display, self.clock)
-        is_notified = match.poller_state is PollerState.ENDED
-        unsent = (
-            0
-            if is_notified or match.channel_id is None
-            else await self._broadcast(match.channel_id, payloads)
-        )
-        unsent += await self.ender.send(
-            self._end_pushes(match.match_id, payloads, is_notified=is_notified)
-        )
+        unsent = 0
+        if match.channel_id is not None:
+            unsent = await self._broadcast(match.channel_id, payloads)
+        unsent += await self.ender.send(self._end_pushes(match.match_id, payloads))
         if unsent and over_since + NOTIFY_TIMEOUT_MS > self.clock.milliseconds():
             return False
         await self._clean_up(match.match_id, fixture)
@@ -80,7 +69,7 @@ class MatchFinisher:
         return int(result.outcome is PushOutcome.RETRY)
 
     async def _end_pushes(
-        self, match_id: str, payloads: MatchPayloads, *, is_notified: bool
+        self, match_id: str, payloads: MatchPayloads
     ) -> AsyncGenerator[Push, None]:
         now = self.clock.milliseconds()
         page: list[LiveActivity] = []
@@ -90,13 +79,11 @@ class MatchFinisher:
             async for activity in activities:
                 page.append(activity)
                 if len(page) == PAGE_SIZE:
-                    for push in await self._end_page(page, payloads, is_notified=is_notified):
+                    for push in await self._end_page(page, payloads):
                         yield push
                     page = []
-        for push in await self._end_page(page, payloads, is_notified=is_notified):
+        for push in await self._end_page(page, payloads):
             yield push
-        if is_notified:
-            return
         async with aclosing(
             self.repositories.subscriptions.list_by_match(match_id, now // 1000)
         ) as subscriptions:
@@ -106,9 +93,7 @@ class MatchFinisher:
                 ):
                     yield push
 
-    async def _end_page(
-        self, page: list[LiveActivity], payloads: MatchPayloads, *, is_notified: bool
-    ) -> list[Push]:
+    async def _end_page(self, page: list[LiveActivity], payloads: MatchPayloads) -> list[Push]:
         """End activities; return pushes for the devices that have not been notified."""
         running = [activity for activity in page if activity.status is not ActivityStatus.ENDED]
         owed = await self.ender.pushes(
@@ -117,16 +102,30 @@ class MatchFinisher:
             DISMISS_AFTER_SECONDS,
         )
         ended = await self.ender.end(running, EndReason.MATCH_END, payloads, DISMISS_AFTER_SECONDS)
-        if not is_notified:
-            return [*owed, *ended]
-        await self.ender.mark_notified(ended)
-        return owed
+        return [*owed, *ended]
 
     async def _clean_up(self, match_id: str, fixture: Fixture | None) -> None:
-        if fixture is None or fixture.status in FINAL_STATUSES:
-            await self.repositories.follows.remove_all(match_id)
+        if fixture is not None:
+            # Play may have resumed, or an operator may hold the match, since the first push.
+            fixture = await self.repositories.fixtures.get(match_id)
+        if fixture is not None and (fixture.is_live or fixture.is_held):
+            return
+        if fixture is None or fixture.status.is_over:
+            await self._delete_follows(match_id)
         await self.repositories.subscriptions.remove_all(match_id)
         for view in (NEUTRAL, *(fixture.team_ids if fixture is not None else ())):
             await self.repositories.hashes.delete(match_id, view)
         now = self.clock.milliseconds()
         await self.repositories.matches.end(match_id, now, now // 1000 + RECORD_TTL_SECONDS)
+
+    async def _delete_follows(self, match_id: str) -> None:
+        """Delete the follows; an operator can restore them for a day."""
+        now, page = self.clock.seconds(), list[Follow]()
+        async with aclosing(self.repositories.follows.list_by_match(match_id, now)) as follows:
+            async for follow in follows:
+                page.append(follow)
+                if len(page) == PAGE_SIZE:
+                    await self.repositories.deleted_follows.keep(page, now)
+                    page = []
+        await self.repositories.deleted_follows.keep(page, now)
+        await self.repositories.follows.remove_all(match_id)

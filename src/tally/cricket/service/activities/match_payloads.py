@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tally.cricket.model.display_content import content_hash, sanitize_text, truncate_content
+from tally.cricket.model.display import DisplayLines, DisplayState, TeamDisplay
+from tally.cricket.model.display_content import (
+    content_hash,
+    display_content,
+    sanitize_text,
+    truncate_content,
+)
+from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.payloads import (
     Alert,
     end_payload,
@@ -97,7 +104,7 @@ class MatchPayloads:
                 self._contents[view] = await self.read_display(self.match_id, view)
             except NotFound:
                 # A deleted replay: its Live Activities can still be ended.
-                self._contents[view] = {"matchId": self.match_id, "view": view}
+                self._contents[view] = _empty_content(self.match_id, view)
             except Invalid:
                 # A team that no longer plays in the match, because the fixture changed.
                 if view == NEUTRAL:
@@ -167,6 +174,20 @@ class MatchPayloads:
         A device ignores a payload that is older than the state it displays.
         """
         return max(self.clock.seconds(), int(content.get("timestamp", 0)))
+
+
+def _empty_content(match_id: str, view: str) -> Mapping[str, Any]:
+    """Return the content of a match that no longer exists; iOS ignores incomplete content."""
+    unknown = TeamDisplay("", "", "")
+    state = DisplayState(
+        match_id,
+        view,
+        MatchStatus.CANCELLED.value,
+        (unknown, unknown),
+        DisplayLines("", "", "", ""),
+        timestamp=0,
+    )
+    return display_content(state, max_content_bytes("start"))
 
 
 def match_title(content: Mapping[str, Any]) -> str:

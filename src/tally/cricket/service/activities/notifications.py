@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
+from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.push import Push, PushOutcome
 from tally.cricket.model.records import (
     NOTIFICATION_TTL_SECONDS,
@@ -74,7 +75,8 @@ class FollowerNotifier:
         ) as follows:
             async for follow in follows:
                 key = (notification.match_id, follow.user_id, notification.kind)
-                if self.notified.get(key) is None:
+                is_wanted = follow.alerts is not AlertChoice.RESULT
+                if is_wanted and self.notified.get(key) is None:
                     page.append(follow.user_id)
                 if len(page) == PAGE_SIZE:
                     for push in await self._claim_page(notification, page):

@@ -9,10 +9,11 @@ One instance at a time handles a match, under a lock per match. A failure affect
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from tally.cricket.model.pipeline import is_finish_due, pipeline_state
 from tally.cricket.model.records import STALE_MATCH_MS, ActiveMatch, Fixture, PollerState
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.fixtures import FixtureRepository
@@ -25,18 +26,15 @@ from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 
 LOCK_SECONDS: Final = 10.0
 MAX_CONCURRENT_MATCHES: Final = 4
-# The pipeline has this long to deliver the final state; then the orchestrator does it.
-PIPELINE_TIMEOUT_MS: Final = 60_000
 
 _log = logs.logger()
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatchOrchestrator:
     """Processes all matches, one lock per match.
 
-    `owner` identifies this instance. `locks` must not be those of the pipeline. Only `_over_since`
-    is state; the other fields are collaborators.
+    `owner` identifies this instance. `locks` must not be those of the pipeline.
     """
 
     fixtures: FixtureRepository
@@ -47,15 +45,11 @@ class MatchOrchestrator:
     locks: Locks
     clock: Clock
     owner: str
-    _over_since: dict[str, int] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Process all matches once."""
         live = {fixture.match_id for fixture in await self.fixtures.live()}
         active = {match.match_id for match in await self.matches.list_unfinished()}
-        self._over_since = {
-            match_id: since for match_id, since in self._over_since.items() if match_id in active
-        }
         semaphore = asyncio.Semaphore(MAX_CONCURRENT_MATCHES)
 
         async def process(match_id: str) -> None:
@@ -83,12 +77,9 @@ class MatchOrchestrator:
     async def process(self, match_id: str) -> None:
         """Sweep a live match, or finish one that is over."""
         fixture, match = await self.fixtures.get(match_id), await self.matches.get(match_id)
-        if fixture is not None and fixture.is_live and not fixture.status.is_over:
-            self._over_since.pop(match_id, None)
+        if fixture is not None and fixture.is_live:
             await self._process_live(fixture, match)
-        elif match is not None and (
-            fixture is None or fixture.archived_at is not None or fixture.status.is_over
-        ):
+        elif match is not None and is_finish_due(fixture, match, self.clock.milliseconds()):
             await self._finish(match, fixture)
 
     async def _process_live(self, fixture: Fixture, match: ActiveMatch | None) -> None:
@@ -98,9 +89,6 @@ class MatchOrchestrator:
                 ActiveMatch(match_id=fixture.match_id, last_updated_at=now, owner=self.owner)
             )
             _log.info("Match went live", action="match_live", match=fixture.match_id)
-        elif match.poller_state is PollerState.ENDED and match.expires_at is None:
-            # The pipeline knows that the match is over before the fixture does.
-            return
         elif (
             match.poller_state is PollerState.ENDED or match.last_updated_at + STALE_MATCH_MS < now
         ):
@@ -129,10 +117,7 @@ class MatchOrchestrator:
             )
 
     async def _finish(self, match: ActiveMatch, fixture: Fixture | None) -> None:
-        now = self.clock.milliseconds()
-        since = self._over_since.setdefault(match.match_id, now)
-        if match.poller_state is not PollerState.ENDED and now < since + PIPELINE_TIMEOUT_MS:
-            return
-        if await self.finisher.finish(match, fixture, since):
-            self._over_since.pop(match.match_id, None)
+        archived_at = None if fixture is None else fixture.archived_at
+        over_since = archived_at or pipeline_state(match).result.since
+        if await self.finisher.finish(match, fixture, over_since):
             _log.info("Match was finished", action="match_over", match=match.match_id)

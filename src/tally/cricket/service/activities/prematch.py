@@ -45,7 +45,8 @@ class PrematchNotifier:
         for fixture in await self.fixtures.starting_soon(
             sorted(codes), rfc3339(now), rfc3339(now + LEAD_TIME)
         ):
-            await self._notify_locked(fixture)
+            if not fixture.is_held:
+                await self._notify_locked(fixture)
 
     async def _notify_locked(self, fixture: Fixture) -> None:
         try:

@@ -17,9 +17,15 @@ from tally.cricket.model.push import Push
 from tally.cricket.model.records import ActivityStatus, EndReason, Fixture, Follow, LiveActivity
 from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
+from tally.cricket.service.activities.activity_counts import ActivityCounts
 from tally.cricket.service.activities.endings import ActivityEnder
 from tally.cricket.service.activities.match_payloads import MatchPayloads
-from tally.cricket.service.activities.starts import ActivityStarter, Follower, GetChannel
+from tally.cricket.service.activities.starts import (
+    ActivityStarter,
+    Follower,
+    GetChannel,
+    needs_token,
+)
 from tally.cricket.service.ports import ReadDisplay
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
@@ -51,7 +57,10 @@ class UserPushes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
-    """Sweeps the followers of one match at a time; `checked` caches who needs no check."""
+    """Sweeps the followers of one match at a time.
+
+    `checked` caches which users were checked, and whether another check may start something.
+    """
 
     follows: FollowRepository
     activities: LiveActivityRepository
@@ -60,6 +69,7 @@ class Sweeper:
     read_display: ReadDisplay
     clock: Clock
     checked: TTLCache[tuple[str, str], bool]
+    counts: ActivityCounts
 
     async def sweep(self, fixture: Fixture, get_channel: GetChannel) -> int:
         """Start missing activities and end surplus ones; return how many starts APNs accepted."""
@@ -78,7 +88,8 @@ class Sweeper:
         async with (
             aclosing(follows),
             aclosing(activities),
-            aclosing(merge_by_user(follows, activities)) as users,
+            aclosing(self.counts.counted(fixture.match_id, activities)) as counted,
+            aclosing(merge_by_user(follows, counted)) as users,
         ):
             async for page in _pages(user async for user in users if self._needs_check(user, now)):
                 payloads = MatchPayloads(fixture.match_id, self.read_display, self.clock)
@@ -98,14 +109,12 @@ class Sweeper:
             )
         if any(_is_end_overdue(activity, now) for activity in user.activities):
             return True
-        inactive = [
-            activity for activity in user.activities if activity.status is not ActivityStatus.ACTIVE
-        ]
         if not user.activities or any(
-            is_start_due(activity, now, RESTARTABLE_REASONS) for activity in inactive
+            needs_token(activity, user.follow) for activity in user.activities
         ):
             return True
-        return self.checked.get((user.follow.match_id, user.user_id)) is None
+        is_helpful = self.checked.get((user.follow.match_id, user.user_id))
+        return is_helpful is None or (is_helpful and _is_any_due(user, now))
 
     async def _check(
         self,
@@ -123,11 +132,13 @@ class Sweeper:
             surplus = user.activities if follow is None else []
             ends = await self.ender.end(surplus, EndReason.USER_UNFOLLOW, payloads)
             return UserPushes([], [*overdue, *ends])
-        self.checked.put((fixture.match_id, user.user_id), True)
         by_device = {activity.device_id: activity for activity in user.activities}
         starts = await self.starter.claim(
             Follower(fixture, user.follow, by_device), payloads, RESTARTABLE_REASONS, get_channel
         )
+        # A device that has used up its restarts, or has no token, is not read in every sweep.
+        is_helpful = bool(starts) or not _is_any_due(user, now)
+        self.checked.put((fixture.match_id, user.user_id), is_helpful)
         return UserPushes(starts, overdue)
 
 
@@ -142,6 +153,10 @@ class _CallOnce:
         if self._future is None:
             self._future = asyncio.ensure_future(self._get_channel())
         return await self._future
+
+
+def _is_any_due(user: UserActivities, now: int) -> bool:
+    return any(is_start_due(activity, now, RESTARTABLE_REASONS) for activity in user.activities)
 
 
 def _is_end_overdue(activity: LiveActivity, now: int) -> bool:

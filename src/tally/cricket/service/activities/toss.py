@@ -62,7 +62,7 @@ class TossNotifier:
 
     async def _notify_once(self, feed: MatchFeed) -> None:
         fixture = await self.fixtures.get(feed.match_id)
-        if fixture is None:
+        if fixture is None or fixture.is_held:
             return
         if fixture.toss_notified_at is None:
             if not is_old_news(feed):

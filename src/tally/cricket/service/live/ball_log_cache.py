@@ -4,6 +4,7 @@ A cached log is valid while no other instance processes the match. Therefore eac
 the version of the match record that it belongs to; a different version causes a read of the store.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tally.cricket.model.ball_log import BallLog, decode_ball_log, encode_ball_log
@@ -27,6 +28,12 @@ class BallLogCache:
             return cached[1]
         state = await self.repository.get(match_id, self.clock.seconds())
         return BallLog() if state is None else decode_ball_log(state.content)
+
+    async def hydrate(self, versions: Mapping[str, int]) -> None:
+        """Read the logs of these matches; `versions` are those of their records, read before."""
+        states = await self.repository.hydrate(list(versions), self.clock.seconds())
+        for state in states:
+            self.remember(state.match_id, versions[state.match_id], decode_ball_log(state.content))
 
     async def put(self, match_id: str, log: BallLog) -> None:
         """Write a log to the store.

@@ -1,17 +1,19 @@
-"""Adds reference data to cached fixtures: names, codes and images of the league and the teams.
+"""Adds reference data to cached fixtures: the league, the teams and their season.
 
 The score service sends them only on request, and an operator may have changed them. Readers of the
 cache can display a match without further look-ups.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
-from tally.cricket.service.queries.leagues import LeagueService
-from tally.cricket.service.queries.teams import TeamService
+from tally.cricket.repository.leagues import LeagueRepository
+from tally.cricket.repository.team_seasons import TeamSeasonRepository
+from tally.cricket.repository.teams import TeamRepository
 from tally.kit.clock import Clock
 
 
@@ -20,8 +22,9 @@ class FixtureEnricher:
     """Adds the reference data of our own tables."""
 
     cache: FixtureCacheRepository
-    teams: TeamService
-    leagues: LeagueService
+    teams: TeamRepository
+    leagues: LeagueRepository
+    seasons: TeamSeasonRepository
     clock: Clock
 
     async def enrich(self, feed: MatchFeed) -> bool:
@@ -31,17 +34,32 @@ class FixtureEnricher:
         )
 
     async def _enrichment(self, feed: MatchFeed) -> Mapping[str, Any]:
-        teams, leagues = await self.teams.by_id(), await self.leagues.by_id()
+        league, season, *teams = await asyncio.gather(
+            self.leagues.get(feed.league_id),
+            self._season_stats(feed.season_id),
+            *(self.teams.get(side.team_id) for side in feed.teams),
+        )
         enrichment: dict[str, Any] = {}
-        if (league := leagues.get(feed.league_id)) is not None:
+        if league is not None:
             enrichment["league"] = {
                 "name": league.name,
                 "code": league.code,
                 "imageUrl": league.image_url,
             }
         enrichment["teams"] = {
-            side.team_id: {"name": team.name, "code": team.code, "imageUrl": team.image_url}
-            for side in feed.teams
-            for team in (teams.get(side.team_id) or side,)
+            side.team_id: {
+                "name": named.name,
+                "code": named.code,
+                "imageUrl": named.image_url,
+                "stats": season.get(side.team_id, {}),
+            }
+            for side, team in zip(feed.teams, teams, strict=True)
+            for named in (team or side,)
         }
         return enrichment
+
+    async def _season_stats(self, season_id: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the statistics of the season's teams by team id."""
+        if not season_id:
+            return {}
+        return {team.team_id: team.stats for team in await self.seasons.list_by_season(season_id)}

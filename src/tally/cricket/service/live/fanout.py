@@ -8,11 +8,14 @@ broadcast channel are reached with one request.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
 
+import msgspec
+
+from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.payloads import Alert
 from tally.cricket.model.push import Push, PushOutcome, PushResult
 from tally.cricket.model.records import NEUTRAL, PushTarget
@@ -37,7 +40,14 @@ _EMPTY_UPDATE: Final = DisplayUpdate({NEUTRAL: {}}, 0)
 _log = logs.logger()
 
 
-class Recipient(NamedTuple):
+class PendingAlert(NamedTuple):
+    """An alert that stays with the updates until it has reached every device."""
+
+    alert: Alert
+    cursor: FanoutCursor
+
+
+class Recipient(msgspec.Struct, frozen=True):
     """The target of a push, and whether the push carries the alert."""
 
     target: Target
@@ -67,9 +77,9 @@ class FanOut:
     clock: Clock
     on_delivered: Callable[[DisplayUpdate], Awaitable[None]]
     update: DisplayUpdate | None = None
-    _alert: Alert | None = None
+    # The newest alert of each choice.
+    _alerts: dict[AlertChoice, PendingAlert] = field(default_factory=dict)
     _update_cursor: FanoutCursor = INITIAL_CURSOR
-    _alert_cursor: FanoutCursor = INITIAL_CURSOR
     _cycle: int = 0
     _key: str = START_KEY
     _is_pending: bool = False
@@ -78,8 +88,8 @@ class FanOut:
     _unreached: dict[str, Recipient] = field(default_factory=dict)
     _attempts: int = 0
     _replaced: asyncio.Event = field(default_factory=asyncio.Event)
-    # Encoded payloads of the current update, by view and whether they carry the alert.
-    _payloads: dict[tuple[str, bool], bytes] = field(default_factory=dict)
+    # Encoded payloads of the current update, by view and the choice whose alert they carry.
+    _payloads: dict[tuple[str, AlertChoice | None], bytes] = field(default_factory=dict)
 
     @property
     def is_busy(self) -> bool:
@@ -87,18 +97,22 @@ class FanOut:
         return self._is_pending or self._broadcast.is_pending or bool(self._unreached)
 
     def replace_pending(
-        self, update: DisplayUpdate, alert: Alert | None, channel_id: str | None
+        self,
+        update: DisplayUpdate,
+        alerts: Mapping[AlertChoice, Alert],
+        channel_id: str | None,
     ) -> None:
-        """Deliver this update instead of the one in flight."""
+        """Deliver this update instead of the one in flight, with an alert for some choices."""
         self.update, self._payloads = update, {}
         self._update_cursor = FanoutCursor(self._cycle, self._key)
         self._is_pending, self._attempts = True, 0
         self._replaced.set()
         self._broadcast.channel_id = channel_id
         self._broadcast.is_pending = channel_id is not None
-        if alert is not None:
-            self._alert, self._alert_cursor = alert, self._update_cursor
-            self._broadcast.alert = alert
+        for choice, alert in alerts.items():
+            self._alerts[choice] = PendingAlert(alert, self._update_cursor)
+        # The channel serves the default choice.
+        self._broadcast.alert = alerts.get(AlertChoice.ALL, self._broadcast.alert)
 
     async def run(self) -> None:
         """Send until every device has the newest update, however often it is replaced."""
@@ -146,34 +160,34 @@ class FanOut:
         if target_token(target) is None:
             return None
         missed_alert = key in self._unreached and self._unreached[key].is_alerted
-        return self._push(target, missed_alert or self._alert_cursor.is_due(self._cycle, key))
+        pending = self._alerts.get(target.alerts)
+        is_due = pending is not None and pending.cursor.is_due(self._cycle, key)
+        return self._push(target, missed_alert or is_due)
 
     def _push(self, target: Target, is_alerted: bool) -> Push:
         update = self.update or _EMPTY_UPDATE
-        is_alerted = is_alerted and self._alert is not None
+        choice = target.alerts if is_alerted and target.alerts in self._alerts else None
         view = target.team_id if target.team_id in update.contents else NEUTRAL
-        payload = self._payloads.get((view, is_alerted))
+        payload = self._payloads.get((view, choice))
         if payload is None:
-            payload = self._payloads[view, is_alerted] = update.payload(
-                view, self._alert if is_alerted else None
-            )
+            alert = None if choice is None else self._alerts[choice].alert
+            payload = self._payloads[view, choice] = update.payload(view, alert)
         return Push(
             token=target_token(target) or "",
             payload=payload,
-            priority=update.priority(is_alerted),
+            priority=update.priority(choice is not None),
             expiration=update.expiration,
             is_replaceable=True,
-            reference=Recipient(target, is_alerted),
+            reference=Recipient(target, choice is not None),
         )
 
     async def _send(self, pushes: AsyncGenerator[Push, None]) -> None:
         async with aclosing(pushes), aclosing(self.apns.send_all(pushes)) as results:
             async for push, result in results:
-                await self._handle_result(push, result)
+                if result.outcome is not PushOutcome.DELIVERED or self._unreached:
+                    await self._handle_result(push, result)
 
     async def _handle_result(self, push: Push, result: PushResult) -> None:
-        if result.outcome is PushOutcome.DELIVERED and not self._unreached:
-            return
         recipient = cast("Recipient", push.reference)
         key = target_key(recipient.target)
         if result.outcome is PushOutcome.RETRY:
@@ -195,7 +209,9 @@ class FanOut:
             self._unreached[key] = recipient
         elif not self._is_pending:
             # Too many to remember: visit all devices again.
-            self._update_cursor = self._alert_cursor = FanoutCursor(self._cycle, self._key)
+            self._update_cursor = FanoutCursor(self._cycle, self._key)
+            for choice, pending in self._alerts.items():
+                self._alerts[choice] = pending._replace(cursor=self._update_cursor)
             self._is_pending = True
 
     async def _retry_unreached(self) -> None:
@@ -218,8 +234,8 @@ class FanOut:
         unreached = list(self._unreached.values())
 
         async def pushes() -> AsyncGenerator[Push, None]:
-            for target, is_alerted in unreached:
-                yield self._push(target, is_alerted)
+            for recipient in unreached:
+                yield self._push(recipient.target, recipient.is_alerted)
 
         await self._send(pushes())
 

@@ -14,6 +14,7 @@ differ from the state hashes, so that the same state is delivered again with the
 instance that has lost its match fails at 2, because the version of the record has changed.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -22,13 +23,17 @@ import msgspec
 from tally.cricket.model.display import ball_symbol
 from tally.cricket.model.display_content import content_hash, sanitize_text
 from tally.cricket.model.event_texts import event_sentence, event_title
-from tally.cricket.model.events import KeyEvent
+from tally.cricket.model.events import AlertChoice, KeyEvent
 from tally.cricket.model.feed import MatchFeed
 from tally.cricket.model.payloads import Alert, max_content_bytes
 from tally.cricket.model.pipeline import (
+    IS_OVER_ATTRIBUTE,
     LAST_BALLS,
     PipelineState,
     PollResult,
+    is_alert,
+    is_keep_alive_due,
+    is_new_result,
     pipeline_state,
     process_poll,
 )
@@ -37,9 +42,11 @@ from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.match_payloads import DisplayUpdate
 from tally.cricket.service.live.ball_log_cache import BallLogCache
 from tally.cricket.service.live.fanout import FanOut
+from tally.cricket.service.live.metrics import FeedMetrics
 from tally.cricket.service.live.push_targets import PushTargets
 from tally.cricket.service.ports import Publisher, PushGateway
 from tally.cricket.service.queries.feeds import FeedCache
+from tally.cricket.service.queries.timeline import finished_timeline
 from tally.errors import Conflict
 from tally.kit import logs
 from tally.kit.clock import Clock
@@ -48,9 +55,6 @@ from tally.kit.clock import Clock
 REFRESH_INTERVAL_MS: Final = 10_000
 DISPLAY_TTL_SECONDS: Final = 120
 FINAL_DISPLAY_TTL_SECONDS: Final = 86_400
-MAX_SAVE_ATTEMPTS: Final = 5
-# This attribute of the match record is true once the end of the match has been published.
-IS_OVER_ATTRIBUTE: Final = "isOver"
 
 _log = logs.logger()
 
@@ -86,6 +90,7 @@ class Pipeline:
     publisher: Publisher
     clock: Clock
     owner: str
+    metrics: FeedMetrics
 
     def open(self, match_id: str) -> LiveMatch:
         """Return the initial in-memory state of a match."""
@@ -98,6 +103,13 @@ class Pipeline:
         )
         return LiveMatch(FanOut(match_id, targets, self.apns, self.clock, on_delivered))
 
+    async def hydrate(self, match_ids: Iterable[str]) -> None:
+        """Read the ball logs of matches that this instance is about to process."""
+        records = [await self.repositories.matches.get(match_id) for match_id in match_ids]
+        await self.ball_logs.hydrate(
+            {record.match_id: record.version for record in records if record is not None}
+        )
+
     async def process(
         self, live_match: LiveMatch, feed: MatchFeed, *, is_final: bool = False
     ) -> tuple[KeyEvent, ...]:
@@ -105,12 +117,14 @@ class Pipeline:
         now = self.clock.milliseconds()
         record = await self._get_or_create_record(feed.match_id, now)
         state = pipeline_state(record)
-        if feed.received_at < state.received_at or record.poller_state is PollerState.ENDED:
+        has_ended = record.poller_state is PollerState.ENDED
+        if feed.received_at < state.received_at or (has_ended and not is_new_result(state, feed)):
             return ()
         if (
             not is_final
             and live_match.version == record.version
             and is_same_poll(live_match.last_feed, feed)
+            and not is_keep_alive_due(state, feed, now)
         ):
             await self._refresh(live_match, feed, now)
             return ()
@@ -150,9 +164,11 @@ class Pipeline:
         now: int,
     ) -> ActiveMatch:
         """Save the match record, which commits the poll."""
+        poller_state = PollerState.PAUSED if feed.status.is_interrupted else PollerState.POLLING
         if (
             result.state == msgspec.structs.replace(state, received_at=result.state.received_at)
             and result.contents
+            and record.poller_state is poller_state
         ):
             return record
         balls = result.ball_log.released_balls[-LAST_BALLS:]
@@ -160,6 +176,8 @@ class Pipeline:
             record,
             last_updated_at=now,
             owner=self.owner,
+            poller_state=poller_state,
+            expires_at=None,
             previous_scores=_scores(feed),
             cooldowns=result.state.cooldowns,
             last_balls=tuple(
@@ -184,6 +202,10 @@ class Pipeline:
 
         Restarts the fan-out when a crash interrupted the previous one.
         """
+        if result.is_over:
+            await self.repositories.timelines.put(
+                finished_timeline(feed.match_id, result.state.published_events, self.clock)
+            )
         live_match.contents = result.contents
         await self._refresh(live_match, feed, self.clock.milliseconds(), is_due=result.has_changed)
         for event in result.new_events:
@@ -197,29 +219,46 @@ class Pipeline:
         if result.has_changed or result.new_events:
             self.publisher.publish(feed.match_id, result.contents, result.new_events)
         fan_out, channel_id = live_match.fan_out, record.channel_id
-        update = DisplayUpdate(result.contents, result.state.timestamp, is_end=result.is_over)
+        update = DisplayUpdate(result.contents, result.state.timestamp)
         if result.has_changed:
-            fan_out.replace_pending(update, event_alert(result.alert), channel_id)
-        elif await self._is_undelivered(live_match, feed.match_id, result.state):
-            displayed = result.state.displayed_event
-            was_alert = displayed is not None and displayed.kind.is_alert
-            alert = event_alert(displayed) if was_alert else None
-            fan_out.replace_pending(update, alert, channel_id)
-        elif result.is_over and not fan_out.is_busy:
-            await self._mark_ended(feed.match_id)
+            self.metrics.record_update(feed.match_id, update.timestamp, feed.received_at)
+            alerts = event_alerts(result.alert, result.milestone)
+        else:
+            missed = await self._undelivered_alerts(live_match, feed.match_id, result.state)
+            if missed is None:
+                return
+            alerts = missed
+        if alerts and await self._is_held(feed.match_id):
+            alerts = {}
+        fan_out.replace_pending(update, alerts, channel_id)
 
-    async def _is_undelivered(
+    async def _is_held(self, match_id: str) -> bool:
+        fixture = await self.repositories.fixtures.get(match_id)
+        return fixture is not None and fixture.is_held
+
+    async def _undelivered_alerts(
         self, live_match: LiveMatch, match_id: str, state: PipelineState
-    ) -> bool:
+    ) -> dict[AlertChoice, Alert] | None:
+        """Return the alerts of a state that the devices lack; None if they have it.
+
+        A keep-alive, whose content they have, alerts nobody.
+        """
         update = live_match.fan_out.update
         if update is not None and update.timestamp == state.timestamp:
-            return False
+            return None
         stored = [
             await self.repositories.hashes.get(match_id, view) for view in state.content_hashes
         ]
-        return [state_hash.hash if state_hash else None for state_hash in stored] != list(
-            state.content_hashes.values()
+        hashes = [state_hash.hash for state_hash in stored if state_hash is not None]
+        if hashes != list(state.content_hashes.values()):
+            event = state.displayed_event if is_alert(state, state.displayed_event) else None
+            return event_alerts(event, event)
+        is_delivered = all(
+            state_hash.updated_at >= state.timestamp * 1000
+            for state_hash in stored
+            if state_hash is not None
         )
+        return None if is_delivered else {}
 
     async def _refresh(
         self, live_match: LiveMatch, feed: MatchFeed, now: int, *, is_due: bool = False
@@ -256,6 +295,7 @@ class Pipeline:
 
     async def _on_delivered(self, match_id: str, update: DisplayUpdate) -> None:
         """Store the state hashes of an update that all devices have."""
+        self.metrics.record_delivery(match_id, update.timestamp)
         now = self.clock.milliseconds()
         for view, content in update.contents.items():
             await self.repositories.hashes.put(
@@ -263,30 +303,24 @@ class Pipeline:
                     match_id=match_id, team_id=view, hash=content_hash(content), updated_at=now
                 )
             )
-        if update.is_end:
-            await self._mark_ended(match_id)
-
-    async def _mark_ended(self, match_id: str) -> None:
-        """Record that all devices have the final state, so that the match can be finished."""
-        for _ in range(MAX_SAVE_ATTEMPTS):
-            record = await self.repositories.matches.get(match_id)
-            if record is None or record.poller_state is PollerState.ENDED:
-                return
-            ended = replace(record, poller_state=PollerState.ENDED)
-            if await self.repositories.matches.save(ended) is not None:
-                return
-        raise MatchTakenOver(
-            f"The record of match {match_id} changed during {MAX_SAVE_ATTEMPTS} attempts to save it"
-        )
 
 
-def event_alert(event: KeyEvent | None) -> Alert | None:
-    """Build the alert of an event from sanitized texts."""
-    return (
-        None
-        if event is None
-        else Alert(sanitize_text(event_title(event)), sanitize_text(event_sentence(event), 300))
-    )
+def event_alerts(event: KeyEvent | None, milestone: KeyEvent | None) -> dict[AlertChoice, Alert]:
+    """Build the alerts of an event and of a milestone, for each choice that includes them."""
+    candidates = {
+        AlertChoice.ALL: event,
+        AlertChoice.MILESTONES: milestone,
+        AlertChoice.RESULT: event,
+    }
+    return {
+        choice: _event_alert(candidate)
+        for choice, candidate in candidates.items()
+        if candidate is not None and choice.includes(candidate.kind)
+    }
+
+
+def _event_alert(event: KeyEvent) -> Alert:
+    return Alert(sanitize_text(event_title(event)), sanitize_text(event_sentence(event), 300))
 
 
 def is_same_poll(before: MatchFeed | None, now: MatchFeed) -> bool:

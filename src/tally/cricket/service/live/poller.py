@@ -1,6 +1,7 @@
 """The score poller: requests the scores of all live matches every few seconds.
 
-Every instance polls, and processes the matches that no other instance processes at the moment (see
+One instance polls at a time; another takes over when its lease expires. The remaining quota of the
+score service limits the rate. A lock protects each match while the instances change (see
 `workers`). For a match that has not begun only the fixture is updated, including its toss. While
 the score service is unavailable nothing is processed; clients get the last known state, marked as
 stale. Replays are processed like matches of the score service.
@@ -12,9 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from tally.cricket.model.feed import MatchFeed
+from tally.cricket.model.feed import MatchFeed, MatchStatus
 from tally.cricket.model.records import Fixture, epoch_ms
+from tally.cricket.model.results import correct_feed
 from tally.cricket.repository.fixtures import FixtureRepository
+from tally.cricket.service.live.metrics import FeedMetrics
 from tally.cricket.service.live.pipeline import is_same_poll
 from tally.cricket.service.live.reconciliation import Reconciliation
 from tally.cricket.service.live.replays import ReplayService
@@ -24,6 +27,7 @@ from tally.cricket.service.queries.feeds import FeedCache
 from tally.errors import RateLimited, Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
+from tally.kit.locks import Lease, LockedElsewhere, LockLost
 
 LIVE_INTERVAL_SECONDS: Final = 2.5
 IDLE_INTERVAL_SECONDS: Final = 60.0
@@ -31,6 +35,12 @@ IDLE_INTERVAL_SECONDS: Final = 60.0
 STARTING_SOON_MS: Final = 600_000
 # The fixture of a live match is marked as live at least this often.
 FIXTURE_REFRESH_MS: Final = 10_000
+LEASE_NAME: Final = "live-score-poller"
+LEASE_SECONDS: Final = 10.0
+# An instance that does not poll tries to take over after this many poll intervals.
+STANDBY_INTERVALS: Final = 2
+# A longer wait for the next poll is split: the lease of a crashed instance must expire soon.
+MAX_LEASE_WAIT_SECONDS: Final = 60.0
 
 _log = logs.logger()
 
@@ -53,7 +63,7 @@ class PollIntervals:
     idle: float = IDLE_INTERVAL_SECONDS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ScorePoller:
     """The live score job: polls, and returns when to poll again.
 
@@ -67,32 +77,76 @@ class ScorePoller:
     fixtures: FixtureRepository
     feeds: FeedCache
     replays: ReplayService
+    lease: Lease
+    metrics: FeedMetrics
     clock: Clock
     intervals: PollIntervals = PollIntervals()
     notify_toss: Callable[[MatchFeed], Awaitable[None]] | None = None
     enrich: OnPoll | None = None
     _updates: dict[str, FixtureUpdate] = field(default_factory=dict)
+    # When the next poll is due, if that is later than the next run.
+    _due_at: float = 0.0
 
     async def run(self) -> float:
-        """Poll once; return the seconds until the next poll.
+        """Poll once, unless another instance does; return the seconds until the next attempt.
 
         Returns when all matches are processed; their fan-outs may still be running.
         """
+        was_polling = self.lease.is_held
+        try:
+            if was_polling and (wait := self._due_at - self.clock.monotonic()) > 0:
+                seconds = wait
+            else:
+                seconds = await self.lease.run(self._poll if was_polling else self._start)
+            seconds = self._split_wait(seconds)
+            await self.lease.keep(seconds)
+        except (LockedElsewhere, LockLost):
+            self._forget_all_but(())
+            self.metrics.record_stop()
+            if was_polling:
+                _log.warning("Another instance polls live scores", action="poller_stopped")
+            return STANDBY_INTERVALS * self.intervals.live
+        if not was_polling:
+            _log.info("This instance polls live scores", action="poller_started")
+        return seconds
+
+    def _split_wait(self, seconds: float) -> float:
+        """Return the seconds until the next run, and record when a later poll is due."""
+        is_split = seconds > MAX_LEASE_WAIT_SECONDS
+        self._due_at = self.clock.monotonic() + seconds if is_split else 0.0
+        return min(seconds, MAX_LEASE_WAIT_SECONDS)
+
+    async def _start(self) -> float:
+        self.metrics.record_start()
+        await self.workers.hydrate(fixture.match_id for fixture in await self.fixtures.live())
+        return await self._poll()
+
+    async def _poll(self) -> float:
         live = await self.fixtures.live()
         try:
             poll = await self.scores.live()
         except (Unavailable, RateLimited) as error:
             _log.warning("Live score request failed", action="live_scores_failed", error=error)
             await self._process_all(await self.replays.running(live))
-            if not live:
-                return self.intervals.idle
-            return max(self.intervals.live, error.retry_after or 0)
-        feeds = [*poll.feeds, *await self.replays.running(live)]
+            wait = max(self.intervals.live, self.scores.live_interval(), error.retry_after or 0)
+            return min(wait, self.intervals.idle) if live else self.intervals.idle
+        self.metrics.record_poll(sum(feed.is_live for feed in poll.feeds))
+        known = {fixture.match_id: fixture for fixture in live}
+        known |= await self.fixtures.get_many(
+            feed.match_id
+            for feed in poll.feeds
+            if feed.status.is_over and feed.match_id not in known
+        )
+        corrected = (correct_feed(feed, known.get(feed.match_id)) for feed in poll.feeds)
+        feeds = [*corrected, *await self.replays.running(live)]
         await self._process_all(feeds)
         await self.reconciliation.run(live, poll.match_ids)
         self._forget_all_but(feeds)
-        has_live = any(self._is_live(feed) for feed in feeds)
-        return self.intervals.live if has_live else self.intervals.idle
+        # A response may lack a live match by mistake.
+        is_expected = any(fixture.is_live for fixture in live)
+        has_live = any(map(self._is_live, feeds)) or is_expected or self.reconciliation.is_waiting
+        interval = self.intervals.live if has_live else self.intervals.idle
+        return max(interval, self.scores.live_interval())
 
     async def _process_all(self, feeds: Iterable[MatchFeed]) -> None:
         results = await asyncio.gather(
@@ -114,6 +168,8 @@ class ScorePoller:
         now, last = self.clock.milliseconds(), self._updates.get(feed.match_id)
         has_changed = last is None or _status(last.feed) != _status(feed)
         if last is not None and not has_changed and now - last.at < FIXTURE_REFRESH_MS:
+            return
+        if not await self.reconciliation.is_accepted(feed):
             return
         if (
             not feed.is_live
@@ -142,6 +198,7 @@ class ScorePoller:
             return True
         return (
             not feed.status.is_over
+            and feed.status is not MatchStatus.POSTPONED
             and epoch_ms(feed.starts_at) - self.clock.milliseconds() < STARTING_SOON_MS
         )
 

@@ -6,7 +6,7 @@ runs, processes further polls in the meantime, and then releases it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -79,6 +79,10 @@ class MatchWorkers:
                 self._process_locked(feed.match_id, worker), name=f"match {feed.match_id}"
             )
         return await poll.is_processed
+
+    async def hydrate(self, match_ids: Iterable[str]) -> None:
+        """Read what these matches need, before this instance starts to process them."""
+        await self._pipeline.hydrate(match_ids)
 
     @property
     def live_matches(self) -> Mapping[str, LiveMatch]:

@@ -21,7 +21,7 @@ from tally.cricket.model.pipeline import pipeline_state
 from tally.cricket.model.records import NEUTRAL, CachedDisplay, Team
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
-from tally.cricket.service.queries.matches import MatchService, MatchView
+from tally.cricket.service.queries.matches import MatchService, MatchView, has_stale_scores
 from tally.kit.clock import Clock
 
 RUNNING_TTL_SECONDS: Final = 30
@@ -32,14 +32,19 @@ IDLE_TTL_SECONDS: Final = 300
 class MatchDisplay:
     """The display state of a match for one view.
 
-    `is_stale` is set when the score service has not delivered newer scores in time.
+    `encoded_content` is JSON. `is_stale` is set when the score service has not delivered newer
+    scores in time.
     """
 
     match_id: str
     view: str
-    content: dict[str, Any]
+    encoded_content: str
     computed_at: int
     is_stale: bool
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return msgspec.json.decode(self.encoded_content, type=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +71,19 @@ class DisplayService:
 
     async def get(self, match_id: str, team_id: str | None) -> MatchDisplay:
         """Return the display state for a team, or the neutral one without `team_id`."""
-        match = await self.matches.get(match_id)
+        fixture = await self.matches.fixture(match_id)
         view = team_id or NEUTRAL
-        if view != NEUTRAL and view not in match.fixture.team_ids:
+        if view != NEUTRAL and view not in fixture.team_ids:
             raise team_not_in_match()
+        feed = await self.matches.feeds.get(match_id)
         cached = await self.displays.get(match_id, view, self.clock.seconds())
         if cached is None or (
-            match.cached is not None
-            and match.cached.cached_at > cached.computed_at + RUNNING_TTL_SECONDS * 1000
+            feed is not None and feed.cached_at > cached.computed_at + RUNNING_TTL_SECONDS * 1000
         ):
+            (match,) = await self.matches.views([fixture])
             cached = await self._compute(match, view)
-        return MatchDisplay(
-            match_id, view, msgspec.json.decode(cached.content), cached.computed_at, match.is_stale
-        )
+        is_stale = has_stale_scores(fixture, feed)
+        return MatchDisplay(match_id, view, cached.content, cached.computed_at, is_stale)
 
     async def content(self, match_id: str, view: str) -> Mapping[str, Any]:
         """Return the display content for a view."""

@@ -55,7 +55,7 @@ class FeedCache:
         cached = self.memory.get(match_id)
         if cached is None:
             entry = await self.repository.get(match_id, self.clock.seconds())
-            cached = None if entry is None else self._decode(entry)
+            cached = None if entry is None else self.decode(entry)
         return cached
 
     async def get_many(self, match_ids: Iterable[str]) -> Mapping[str, CachedFeed]:
@@ -70,10 +70,22 @@ class FeedCache:
         if missing:
             entries = await self.repository.get_many(missing, self.clock.seconds())
             for entry in entries.values():
-                feeds[entry.match_id] = self._decode(entry)
+                feeds[entry.match_id] = self.decode(entry)
         return feeds
 
-    def _decode(self, entry: CachedFixture) -> CachedFeed:
+    async def get_by_league(
+        self, league_id: str, since: str, until: str
+    ) -> Mapping[str, CachedFeed]:
+        """Return the cached feeds of a league's matches in a range of start times, by match id."""
+        entries = await self.repository.by_league(league_id, since, until, self.clock.seconds())
+        return {entry.match_id: self.decode(entry) for entry in entries}
+
+    async def get_all(self) -> Mapping[str, CachedFixture]:
+        """Return all cache entries by match id; `decode` returns the feed of one."""
+        entries = self.repository.all(self.clock.seconds())
+        return {entry.match_id: entry async for entry in entries}
+
+    def decode(self, entry: CachedFixture) -> CachedFeed:
         feed = _decoder.decode(entry.content)
         is_old = entry.cached_at + STALE_AFTER_MS < self.clock.milliseconds()
         cached = CachedFeed(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tally.cricket.model.errors import match_not_found
@@ -42,6 +43,11 @@ class TeamInMatch:
     scores: tuple[str, ...]
 
 
+def has_stale_scores(fixture: Fixture, cached: CachedFeed | None) -> bool:
+    """Return whether the match is live and its scores are older than they should be."""
+    return cached is not None and fixture.is_live and cached.is_stale
+
+
 @dataclass(frozen=True, slots=True)
 class MatchView:
     """A fixture with its league, teams and last cached feed.
@@ -56,12 +62,11 @@ class MatchView:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the match is live and its scores are older than they should be."""
-        return self.cached is not None and self.fixture.is_live and self.cached.is_stale
+        return has_stale_scores(self.fixture, self.cached)
 
     @property
     def is_over(self) -> bool:
-        return self.fixture.archived_at is not None or self.fixture.status.is_over
+        return self.fixture.status.is_over
 
     @property
     def league_name(self) -> str:
@@ -137,7 +142,8 @@ class MatchService:
     cache: TTLCache[tuple[MatchFilter, int, Position | None], MatchViewPage]
 
     async def get(self, match_id: str) -> MatchView:
-        (view,) = await self.views([await self.fixture(match_id)])
+        fixture, cached = await self.fixture(match_id), await self.feeds.get(match_id)
+        (view,) = await self.views([fixture], {} if cached is None else {match_id: cached})
         return view
 
     async def fixture(self, match_id: str) -> Fixture:
@@ -147,7 +153,9 @@ class MatchService:
         return fixture
 
     async def live(self) -> list[MatchView]:
-        return await self.views(await self.fixtures.live())
+        return await self.views(
+            [fixture for fixture in await self.fixtures.live() if fixture.is_live]
+        )
 
     async def page(
         self, match_filter: MatchFilter, limit: int, after: Position | None
@@ -178,12 +186,23 @@ class MatchService:
         ordered = sorted(merged.values(), key=_position)
         page = ordered[:limit]
         next_position = Position(*_position(page[-1])) if len(ordered) > limit else None
-        return tuple(await self.views(page)), next_position
+        feeds = {} if match_filter.league is None else await self._league_feeds(page)
+        return tuple(await self.views(page, feeds)), next_position
 
-    async def views(self, fixtures: Sequence[Fixture]) -> list[MatchView]:
-        """Add the league, teams and cached feed to each fixture."""
+    async def _league_feeds(self, fixtures: Sequence[Fixture]) -> Mapping[str, CachedFeed]:
+        """Return the cached feeds of a league's matches, which are ordered by start time."""
+        if not fixtures:
+            return {}
+        first, last = fixtures[0], fixtures[-1]
+        return await self.feeds.get_by_league(first.league_id, first.start_time, last.start_time)
+
+    async def views(
+        self, fixtures: Sequence[Fixture], known: Mapping[str, CachedFeed] = MappingProxyType({})
+    ) -> list[MatchView]:
+        """Add the league, teams and cached feed to each fixture; `known` are feeds by match id."""
         teams, leagues = await self.teams.by_id(), await self.leagues.by_id()
-        feeds = await self.feeds.get_many(fixture.match_id for fixture in fixtures)
+        unknown = [fixture.match_id for fixture in fixtures if fixture.match_id not in known]
+        feeds = {**known, **await self.feeds.get_many(unknown)}
         return [
             MatchView(
                 fixture,

@@ -11,10 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
-from tally.cricket.model.feed import MatchFeed
-from tally.cricket.model.records import Fixture, League, Team
+from tally.cricket.model.feed import MatchFeed, MatchStatus
+from tally.cricket.model.records import (
+    CachedFixture,
+    Fixture,
+    League,
+    Team,
+    fixture_follow_expiry,
+)
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
-from tally.cricket.repository.fixtures import FixtureRepository
+from tally.cricket.repository.fixtures import IS_PENDING, FixtureRepository
+from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
@@ -37,10 +44,15 @@ JOB_FIELDS: Final = frozenset(
         "replay_of",
         "replay_expires_at",
         "replay_speed",
+        "followers_pending",
+        "followers_cursor",
+        "held_at",
+        "corrected_result",
     }
 )
 # Fixture fields that the poller owns while the match is live: its data is newer.
 LIVE_FIELDS: Final = frozenset({"status", "note", "toss_team_id", "elected", "winner_team_id"})
+TEAM_FIELDS: Final = frozenset({"home_team_id", "away_team_id"})
 EDITABLE_TEAM_FIELDS: Final = frozenset({"name", "code", "image_url"})
 
 _log = logs.logger()
@@ -66,7 +78,7 @@ class SyncCounts:
 class SyncService:
     """The syncs of leagues, teams and fixtures.
 
-    It has nine fields because a sync writes five tables and invalidates two caches.
+    It has ten fields because a sync writes six tables and invalidates two caches.
     """
 
     source: ReferenceData
@@ -76,6 +88,7 @@ class SyncService:
     seasons: TeamSeasonRepository
     fixtures: FixtureRepository
     cache: FixtureCacheRepository
+    follows: FollowRepository
     feeds: FeedCache
     clock: Clock
 
@@ -137,39 +150,63 @@ class SyncService:
         leagues = await self.leagues.active()
         counts = SyncCounts()
         if leagues:
+            cached = await self.feeds.get_all()
             async for page in self.source.fixtures(leagues, since, until):
-                counts += await self._sync_page(page)
+                counts += await self._sync_page(page, cached)
         return _logged("fixtures", counts)
 
-    async def _sync_page(self, page: Sequence[tuple[Fixture, MatchFeed]]) -> SyncCounts:
+    async def _sync_page(
+        self, page: Sequence[tuple[Fixture, MatchFeed]], cached: Mapping[str, CachedFixture]
+    ) -> SyncCounts:
         known = await self.fixtures.get_many(fixture.match_id for fixture, _ in page)
-        new = [fixture for fixture, _ in page if fixture.match_id not in known]
+        new = [
+            replace(fixture, followers_pending=IS_PENDING)
+            for fixture, _ in page
+            if fixture.match_id not in known
+        ]
         await self.fixtures.write_batch(new)
         await self._cache_feeds(
-            [feed for fixture, feed in page if not _is_live(known.get(fixture.match_id))]
+            [feed for fixture, feed in page if not _is_polled(known.get(fixture.match_id))], cached
         )
         counts = SyncCounts(created=len(new))
         for fixture, _ in page:
             if fixture.match_id in known:
-                counts += await self._sync_fixture(fixture, known[fixture.match_id])
+                counts += await self.sync_fixture(fixture, known[fixture.match_id])
         return counts
 
-    async def _sync_fixture(self, fixture: Fixture, known: Fixture) -> SyncCounts:
-        preserved = JOB_FIELDS | LIVE_FIELDS if known.is_live else JOB_FIELDS
+    async def sync_fixture(self, fixture: Fixture, known: Fixture) -> SyncCounts:
+        """Write the changes of a fixture, and move its follows with it."""
+        preserved = JOB_FIELDS | LIVE_FIELDS if _is_polled(known) else JOB_FIELDS
         changes = _changes(asdict(known), asdict(fixture), preserved)
         if not changes:
+            await self._move_follows(known, changes)
             return SyncCounts(unchanged=1)
+        if not changes.keys().isdisjoint(TEAM_FIELDS):
+            changes |= {"followers_pending": IS_PENDING, "followers_cursor": None}
+        # Before and after: no follow is lost if this stops in between, or is made in between.
+        await self._move_follows(known, changes)
         await self.fixtures.update(fixture.match_id, **changes, updated_at=fixture.updated_at)
+        await self._move_follows(known, changes)
         return SyncCounts(updated=1)
 
-    async def _cache_feeds(self, feeds: Sequence[MatchFeed]) -> None:
+    async def _move_follows(self, known: Fixture, changes: Mapping[str, Any]) -> None:
+        """Move the expiry of follows with the match; those of a postponed one wait for its date."""
+        fixture, now = replace(known, **changes), self.clock.milliseconds()
+        is_moved = "start_time" in changes or "match_type" in changes
+        if is_moved or fixture.status is MatchStatus.POSTPONED:
+            expires_at = fixture_follow_expiry(fixture, now)
+            await self.follows.move(fixture.match_id, expires_at, now // 1000)
+
+    async def _cache_feeds(
+        self, feeds: Sequence[MatchFeed], cached: Mapping[str, CachedFixture]
+    ) -> None:
         """Cache the feeds of matches that are not live; never replace a scorecard by less."""
-        cached = await self.feeds.get_many(feed.match_id for feed in feeds)
         now = self.clock.milliseconds()
         entries = [
             feed_cache_entry(feed, now)
             for feed in feeds
-            if _is_update(feed, cached.get(feed.match_id))
+            if (entry := cached.get(feed.match_id)) is None
+            or _is_update(feed, self.feeds.decode(entry))
         ]
         await self.cache.put_batch(entries, now)
 
@@ -189,13 +226,12 @@ def _changes(
     }
 
 
-def _is_live(known: Fixture | None) -> bool:
-    return known is not None and known.is_live
+def _is_polled(known: Fixture | None) -> bool:
+    """Whether the pipeline owns the feed, or an operator has corrected it."""
+    return known is not None and (known.is_polled or known.corrected_result is not None)
 
 
-def _is_update(feed: MatchFeed, cached: CachedFeed | None) -> bool:
-    if cached is None:
-        return True
+def _is_update(feed: MatchFeed, cached: CachedFeed) -> bool:
     if cached.feed.innings and not feed.innings:
         return False
     comparable = msgspec.structs.replace(feed, received_at=cached.feed.received_at, balls=None)
