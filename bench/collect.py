@@ -37,6 +37,9 @@ _MAX_DRAIN_SECONDS = 2.0
 _SECTION = f"collect over HTTP, durable, {_USERS} users with {_WORKOUTS_EACH} workouts each"
 
 
+WEBHOOK_SECRET = "the-webhook-secret-of-the-benchmark-0"  # noqa: S105  valid only here
+
+
 @dataclass(frozen=True, slots=True)
 class CollectBench:
     """A server, its Strava simulator, and direct access to the store."""
@@ -48,9 +51,8 @@ class CollectBench:
 
     async def deliver(self, body: bytes) -> None:
         """Deliver a webhook event."""
-        request = self.client.post(f"{self.server.url}/collect/webhooks/strava").header(
-            "Content-Type", "application/json"
-        )
+        url = f"{self.server.url}/collect/webhooks/strava/{WEBHOOK_SECRET}"
+        request = self.client.post(url).header("Content-Type", "application/json")
         response = await request.body_bytes(body).build().send()
         if response.status != 200:
             raise AssertionError(f"the webhook responded with status {response.status}")
@@ -105,9 +107,14 @@ async def open_bench(dataset: CollectDataset) -> AsyncIterator[CollectBench]:
                 environment = {
                     "TALLY_DATA_DIR": str(folder),
                     "TALLY_LOG_FORMAT": "json",
-                    "TALLY_COLLECT_STRAVA_URL": strava.url,
+                    "TALLY_COLLECT_STRAVA_API_URL": f"{strava.url}/api/v3",
+                    "TALLY_COLLECT_STRAVA_OAUTH_URL": f"{strava.url}/oauth",
                     "TALLY_COLLECT_STRAVA_CLIENT_ID": str(application.client_id),
                     "TALLY_COLLECT_STRAVA_CLIENT_SECRET": application.client_secret,
+                    "TALLY_COLLECT_STRAVA_WEBHOOK_SECRET": WEBHOOK_SECRET,
+                    "TALLY_COLLECT_STRAVA_SUBSCRIPTION_ID": "1",
+                    "TALLY_COLLECT_STRAVA_EVENT_READS": "0",
+                    "TALLY_COLLECT_STRAVA_ATHLETE_EVENT_READS": "0",
                 }
                 async with (
                     start_program("serve", "--port", "0", environment=environment) as server,

@@ -6,7 +6,7 @@ The store is filled through the repositories, without sign-ins. The Strava side 
 
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,14 @@ from tally.collect.model.records import (
     StravaConnection,
     StravaTokens,
 )
+from tally.collect.model.workouts import Workout, strava_workout_id
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.sessions import BrowserSessionRepository
-from tally.collect.repository.table import COMMIT_COLLECT, item_key, user_pk, workout_sk
+from tally.collect.repository.table import COMMIT_COLLECT
+from tally.collect.repository.workouts import workout_put
 from tally.collect.service.linking import encrypt_tokens
 from tally.collect.service.sign_in import hash_secret
-from tally.kit.clock import SystemClock, rfc3339
+from tally.kit.clock import EPOCH, SystemClock, rfc3339
 from tally.kit.encryption import Encryptor
 from tally.kit.keyfile import read_or_create
 from tally.sim.strava.authorizations import ACCESS_SECONDS, StravaGrant
@@ -41,6 +43,7 @@ TARGET = 12 * 4 * METRES
 PARTS = 12
 _FIRST_ATHLETE = 500_001
 _FIRST_ACTIVITY = 20_000_000_001
+_FIRST_HISTORY = 30_000_000_001
 _SCOPE = "activity:read_all,read"
 
 
@@ -62,9 +65,15 @@ class BenchUser:
 
 
 class CollectDataset:
-    """Users with existing workouts, and the activities that Strava will report."""
+    """Users with existing workouts, and the activities that Strava will report.
 
-    def __init__(self, workout_counts: list[int], activities: int) -> None:
+    The first `importers` also have a history at Strava, of `history` activities each, which their
+    milestones include.
+    """
+
+    def __init__(
+        self, workout_counts: list[int], activities: int, importers: int = 0, history: int = 0
+    ) -> None:
         self.now = SystemClock().seconds()
         self.workout_counts = workout_counts
         self.users = [
@@ -72,6 +81,8 @@ class CollectDataset:
             for number in range(len(workout_counts))
         ]
         self.activities = activities
+        self.importers = self.users[:importers]
+        self.history = history
         self._tokens = [(secrets.token_hex(20), secrets.token_hex(20)) for _ in workout_counts]
         self._delivered = 0
 
@@ -84,7 +95,8 @@ class CollectDataset:
             now = rfc3339(SystemClock().now())
             await repository.create_profile(Profile(user.user_id, None, "free", now))
             await repository.link(self._connection(user, encryptor, now), None)
-            await repository.create_milestone(milestone(user, now))
+            start = rfc3339(self._history_start()) if user in self.importers else now
+            await repository.create_milestone(milestone(user, now, period_start=start), 0)
             await sessions.create(
                 BrowserSession(hash_secret(user.session_id), user.user_id, now, self.now + 86_400)
             )
@@ -118,7 +130,27 @@ class CollectDataset:
             )
             for number in range(self.activities)
         ]
+        activities += [activity for user in self.importers for activity in self._history_of(user)]
         return msgspec.json.encode(StravaSnapshot(athletes, activities, grants, None))
+
+    def _history_start(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.now, hours=-self.history - 1)
+
+    def _history_of(self, user: BenchUser) -> list[StravaActivity]:
+        first = round(self._history_start().timestamp())
+        return [
+            StravaActivity(
+                id=_FIRST_HISTORY + user.number * self.history + number,
+                athlete_id=user.athlete_id,
+                name="Ride",
+                sport_type="Ride",
+                start=first + 3600 * number,
+                distance=float(METRES),
+                moving_time=1800,
+                elapsed_time=1900,
+            )
+            for number in range(self.history)
+        ]
 
     def events(self, count: int) -> list[bytes]:
         """Encode the webhook events of the next activities, alternating between users."""
@@ -170,17 +202,16 @@ def milestone(user: BenchUser, now: str, **changes: Any) -> Milestone:
 def workout_item(user: BenchUser, number: int) -> dict[str, Any]:
     """Build the table item of an existing workout."""
     started = SystemClock().now() - timedelta(days=2 + number)
-    return {
-        **item_key(user_pk(user.user_id), workout_sk(10_000_000_000 + number)),
-        "userId": user.user_id,
-        "activityId": 10_000_000_000 + number,
-        "name": "An earlier ride",
-        "sportType": "Ride",
-        "startDateUtc": rfc3339(started),
-        "distanceMeters": METRES,
-        "totalElevationGain": 120,
-        "movingSeconds": 1800,
-        "elapsedSeconds": 1900,
-        "eventTime": 1_700_000_000,
-        "isDeleted": False,
-    }
+    workout = Workout(
+        user_id=user.user_id,
+        workout_id=strava_workout_id(10_000_000_000 + number),
+        name="An earlier ride",
+        sport_type="Ride",
+        started_at=rfc3339(started),
+        distance=METRES,
+        elevation=120,
+        moving_seconds=1800,
+        elapsed_seconds=1900,
+        event_time=1_700_000_000,
+    )
+    return workout_put(workout, None).item

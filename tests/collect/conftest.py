@@ -12,20 +12,21 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT, AuditRepository
-from tally.collect.repository.idempotency import COMMIT_COLLECT_IDEMPOTENCY, IdempotencyRepository
+from tally.app import CATALOGUE
+from tally.collect.repository.audit import AuditRepository
+from tally.collect.repository.idempotency import IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import COMMIT_COLLECT_SESSIONS, BrowserSessionRepository
-from tally.collect.repository.table import COMMIT_COLLECT
+from tally.collect.repository.sessions import BrowserSessionRepository
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
+from tally.store.catalogue import Catalogue
 from tally.store.store import Store
 from tests.collect.server_harness import CollectServer, open_server
 from tests.log_capture import captured_log
 from tests.store.emulators import engines, new_tables, open_engine, service_url
 
 LogText: TypeAlias = Callable[[], str]
-TABLES = (COMMIT_COLLECT, COMMIT_COLLECT_SESSIONS, COMMIT_COLLECT_AUDIT, COMMIT_COLLECT_IDEMPOTENCY)
+TABLES = Catalogue({name: CATALOGUE.backends[name] for name in ("collect", "instance")}).tables()
 ENGINES = engines("local")
 
 
@@ -33,7 +34,7 @@ ENGINES = engines("local")
 async def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
-    """Run tests once per engine, with the four tables."""
+    """Run tests once per engine, with the tables of collect and of the instance."""
     folder = tmp_path_factory.mktemp("collect")
     async with open_engine(request.param, folder, TABLES) as opened:
         yield opened
@@ -91,7 +92,8 @@ def log_text() -> Iterator[LogText]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock()
+    """Start in the far future, because DynamoDB Local deletes expired items by its own clock."""
+    return ManualClock(datetime(2096, 1, 1, tzinfo=UTC))
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from tally.collect.model.records import (
     Sport,
     StravaConnection,
     WebhookEvent,
-    Workout,
 )
+from tally.collect.model.workouts import Workout, strava_workout_id
 
 TIME = "2026-01-01T00:00:00Z"
 LATER_TIME = "2026-01-01T06:00:00Z"
@@ -47,7 +47,7 @@ def connection(user: str, athlete_id: int | None = None, **changes: Any) -> Stra
 def workout(user: str, activity_id: int | None = None, **changes: Any) -> Workout:
     base = Workout(
         user_id=user,
-        activity_id=activity_id or new_id(),
+        workout_id=strava_workout_id(activity_id or new_id()),
         name="Morning ride",
         sport_type="Ride",
         started_at=LATER_TIME,

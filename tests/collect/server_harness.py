@@ -36,9 +36,12 @@ from tally.sim.strava.rate_limits import UNLIMITED, RateLimits
 from tally.sim.strava.simulator import StravaSimulator
 from tally.store.api import Scan
 from tally.store.schema import Table
+from tests.api_response import ApiResponse, expect_error
 
 ADMIN = "the-token-of-the-operators-0123456789"
 VERIFY = "the-verify-token-of-the-webhook-0123"
+WEBHOOK_SECRET = "the-secret-of-the-webhook-0123456789"
+CALLBACK = f"/webhooks/strava/{WEBHOOK_SECRET}"
 SUBSCRIPTION = 120_475
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _names = itertools.count(1)
@@ -89,7 +92,9 @@ class Browser:
         if cookies:
             all_headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
         request = self.client.request(method, where).headers(all_headers)
-        if body is not None:
+        if isinstance(body, bytes):
+            request = request.body_bytes(body)
+        elif body is not None:
             request = request.header("Content-Type", "application/json").body_bytes(
                 msgspec.json.encode(body)
             )
@@ -111,6 +116,11 @@ class Browser:
         location = response.header("location")
         assert location is not None, response
         return await self.get(urljoin(base, location))
+
+    def copy(self) -> "Browser":
+        """Return another browser with the same cookies."""
+        jar = {host: dict(cookies) for host, cookies in self.jar.items()}
+        return Browser(self.client, self.url, jar)
 
     @property
     def session(self) -> str | None:
@@ -178,6 +188,19 @@ class CollectServer:
         await self.strava.webhooks.wait_idle()
         await self.collect.worker.run()
 
+    async def process_deletions(self) -> None:
+        """Carry out the account deletions that are due."""
+        while await self.collect.deletion_worker.run() is not None:
+            pass
+
+    async def pending_deletions(self) -> list[Any]:
+        """Return the account deletions in progress, as operators see them."""
+        response = await self.browser().send(
+            "GET", "/admin/deletions?limit=200", headers={"Authorization": f"Bearer {ADMIN}"}
+        )
+        assert response.status == 200, response
+        return list(response.json["items"])
+
     async def sign_in(self, browser: Browser, name: str) -> BrowserResponse:
         """Sign in through the OIDC provider; return the last response."""
         begun = await browser.get("/auth/login")
@@ -214,14 +237,16 @@ class CollectServer:
     async def patterns(self) -> dict[str, Any]:
         """Return the counters of collect's access patterns, by name."""
         response = await self.browser().get(f"{self.url.removesuffix('/collect')}/patterns")
-        return {row["pattern"]: row for row in response.json if row["backend"] == "collect"}
+        return {
+            row["pattern"]: row for row in response.json["items"] if row["backend"] == "collect"
+        }
 
     async def scan_table(self, table: Table) -> list[dict[str, object]]:
         """Return all items of a table, bypassing the access patterns."""
         found: list[dict[str, object]] = []
         start = None
         while True:
-            page = await self.application.store.engine.scan(Scan(table, start=start))
+            page = await self.application.engine.scan(Scan(table, start=start))
             found += [dict(item) for item in page.items]
             start = page.next
             if start is None:
@@ -233,7 +258,7 @@ class CollectServer:
             "GET", f"/admin/audit?{query}", headers={"Authorization": f"Bearer {ADMIN}"}
         )
         assert response.status == 200, response
-        return list(response.json["events"])
+        return list(response.json["items"])
 
 
 def make_settings(
@@ -243,16 +268,21 @@ def make_settings(
         "data_dir": folder,
         "backends": ("collect",),
         "port": 0,
-        "collect_admin_token": Secret(ADMIN),
+        "operator_token": Secret(ADMIN),
         "collect_oidc_issuer": issuer.issuer,
         "collect_oidc_client_id": COLLECT_CLIENT.client_id,
         "collect_oidc_client_secret": Secret(COLLECT_CLIENT.secret or ""),
         "collect_oidc_delete_url": issuer.url,
-        "collect_strava_url": strava.url,
+        "collect_strava_api_url": f"{strava.url}/api/v3",
+        "collect_strava_oauth_url": f"{strava.url}/oauth",
         "collect_strava_client_id": str(strava.application.client_id),
         "collect_strava_client_secret": Secret(strava.application.client_secret),
         "collect_strava_verify_token": Secret(VERIFY),
         "collect_strava_subscription_id": SUBSCRIPTION,
+        "collect_strava_webhook_secret": Secret(WEBHOOK_SECRET),
+        # The clock stands still, so that all events of a test are in one window.
+        "collect_strava_event_reads": 0,
+        "collect_strava_athlete_event_reads": 0,
     }
     return Settings(**(defaults | changes))
 
@@ -289,15 +319,10 @@ async def open_server(
         client = await stack.enter_async_context(
             ClientBuilder().no_proxy().follow_redirects(False).build()
         )
-        await strava.webhooks.subscribe(f"{url}/collect/webhooks/strava", VERIFY)
+        await strava.webhooks.subscribe(f"{url}/collect{CALLBACK}", VERIFY)
         yield CollectServer(f"{url}/collect", application, clock, strava, issuer, client)
 
 
 def assert_error(response: BrowserResponse, status: int, code: str) -> None:
     """Assert the common error format."""
-    assert response.status == status, response
-    body = response.json
-    assert set(body) == {"error"}, body
-    assert set(body["error"]) == {"code", "message"}, body
-    assert body["error"]["code"] == code, body
-    assert body["error"]["message"]
+    expect_error(ApiResponse(response.status, dict(response.headers), response.body), status, code)

@@ -1,23 +1,31 @@
 """The services of collect on an engine, without HTTP."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tally.collect.model.records import Award, Milestone, Model
+from tally.collect.model.workouts import Workout
 from tally.collect.repository.audit import AuditRepository
+from tally.collect.repository.copies import CopiesOutcome, CopiesWrite
 from tally.collect.repository.idempotency import IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.sessions import BrowserSessionRepository
+from tally.collect.repository.table import COMMIT_COLLECT
+from tally.collect.repository.workouts import workout_put
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine
+from tally.collect.service.metrics import dropped_audit_events
 from tally.collect.service.milestones import MilestoneService
 from tally.collect.service.models import ModelCatalog
+from tally.collect.service.workout_reader import WorkoutReader
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
+from tally.kit.metrics import Metrics
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
-from tally.store.api import Engine
+from tally.store.api import MAX_BATCH_WRITE, BatchWrite, Engine
 from tally.store.store import Store
 from tests.collect import factories
 
@@ -59,6 +67,35 @@ class ServiceHarness:
         return user_id, connection.athlete_id
 
 
+async def put_workout(
+    repository: CollectRepository,
+    workout: Workout,
+    athlete_id: int | None,
+    expected_version: int | None,
+) -> bool:
+    """Write one version of a workout as it is; False if it is outdated or not the user's."""
+    connection = None if athlete_id is None else await repository.connection(workout.user_id)
+    imports_version = await repository.imports_version(workout.user_id)
+    if (connection is None) != (athlete_id is None) or imports_version is None:
+        return False
+    if connection is not None and connection.athlete_id != athlete_id:
+        return False
+    write = CopiesWrite(
+        [(workout, expected_version)], imports_version, connection, is_decision=False
+    )
+    return await repository.write_copies(write) is CopiesOutcome.WRITTEN
+
+
+async def write_workouts(engine: Engine, workouts: Sequence[Workout]) -> None:
+    """Write many workouts in batches, without conditions."""
+    items = [workout_put(workout, None).item for workout in workouts]
+    chunks = [
+        BatchWrite(COMMIT_COLLECT, tuple(items[start : start + MAX_BATCH_WRITE]))
+        for start in range(0, len(items), MAX_BATCH_WRITE)
+    ]
+    await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
+
+
 @asynccontextmanager
 async def open_services(
     engine: Engine, clock: Clock, parts: int = 12, model: Model | None = None
@@ -71,8 +108,9 @@ async def open_services(
         await repository.put_model(model)
     models = ModelCatalog(repository, {model.meta.model_id: model}, TTLCache(clock, 300, 10))
     publisher = RecordingPublisher()
-    async with AuditTrail(audit_log, clock, SECRET) as audit:
-        progress = ProgressEngine(repository, models, clock, audit, publisher)
+    async with AuditTrail(audit_log, clock, SECRET, dropped_audit_events(Metrics())) as audit:
+        workouts = WorkoutReader(repository, TTLCache(clock, 3600, 1000))
+        progress = ProgressEngine(repository, workouts, models, clock, audit, publisher)
         milestones = MilestoneService(
             repository, models, progress, audit, clock, SortableIds(clock)
         )

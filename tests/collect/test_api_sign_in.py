@@ -11,6 +11,8 @@ CHANGES = (
     "POST /milestones",
     "POST /milestones/X/recompute",
     "DELETE /account",
+    "DELETE /sessions",
+    "DELETE /sessions/X",
 )
 
 
@@ -42,8 +44,11 @@ async def test_the_first_sign_in_creates_an_account_and_an_http_only_cookie(
         "athleteId": None,
         "scope": None,
         "connectedAtUtc": None,
+        "needsRelink": False,
+        "lastSyncedAtUtc": None,
+        "isSyncing": False,
     }
-    assert me["counts"] == {"workouts": 0, "milestones": 0, "awards": 0}
+    assert me["counts"] == {"workouts": 0, "milestones": 0, "awards": 0, "hasMoreWorkouts": False}
     events = await server.audit(f"user={me['userId']}")
     assert [event["eventType"] for event in events] == ["AUTH_REGISTERED"]
     assert events[0]["ipHash"]

@@ -7,8 +7,10 @@ import pytest
 
 from tally.collect.model.records import AuditEvent
 from tally.collect.service.audit import FLUSH_SECONDS, AuditTrail
+from tally.collect.service.metrics import dropped_audit_events
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
+from tally.kit.metrics import Metrics
 from tests.collect.service_harness import SECRET
 
 
@@ -33,42 +35,69 @@ class Table:
         return True
 
 
-def trail_on(table: Table, capacity: int = 100) -> AuditTrail:
-    return AuditTrail(table, ManualClock(), SECRET, capacity)  # type: ignore[arg-type]
+@dataclass
+class DroppedEvents:
+    """A trail on a table, and the metric of lost events."""
+
+    table: Table
+    clock: ManualClock = field(default_factory=ManualClock)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def trail(self, capacity: int = 100) -> AuditTrail:
+        dropped = dropped_audit_events(self.metrics)
+        return AuditTrail(
+            self.table,  # type: ignore[arg-type]
+            self.clock,
+            SECRET,
+            dropped,
+            capacity=capacity,
+        )
+
+    @property
+    def count(self) -> float:
+        name = "tally_collect_audit_events_dropped_total"
+        return self.metrics.registry.get_sample_value(name) or 0
+
+
+def trail_on(table: Table) -> AuditTrail:
+    return DroppedEvents(table).trail()
 
 
 async def test_a_failed_write_drops_only_that_event() -> None:
     """Later events are written."""
     table = Table(is_broken=True)
     table.is_open.set()
-    async with trail_on(table) as trail:
+    dropped = DroppedEvents(table)
+    async with dropped.trail() as trail:
         trail.record("AUTH_LOGIN", "ann")
         await trail.flush()
         table.is_broken = False
         trail.record("AUTH_LOGOUT", "ann")
     assert [event.event_type for event, _ in table.events] == ["AUTH_LOGOUT"]
-    assert trail.dropped == 1
+    assert dropped.count == 1
 
 
 async def test_a_blocked_table_does_not_block_recording() -> None:
     """Recording returns immediately; events beyond the capacity are counted as dropped."""
     table = Table()
-    async with trail_on(table, capacity=10) as trail:
+    dropped = DroppedEvents(table)
+    async with dropped.trail(capacity=10) as trail:
         for _ in range(50):
             trail.record("AUTH_LOGIN", "ann")
-        assert trail.dropped >= 39
+        assert dropped.count >= 39
         table.is_open.set()
-    assert len(table.events) + trail.dropped == 50
+    assert len(table.events) + dropped.count == 50
 
 
 async def test_shutdown_waits_for_a_limited_time() -> None:
-    """A blocked table does not prevent the server from stopping."""
+    """A blocked table does not prevent the server from stopping; every lost event is counted."""
     table, clock = Table(), ManualClock()
-    trail = AuditTrail(table, clock, SECRET)  # type: ignore[arg-type]
+    dropped = DroppedEvents(table, clock)
 
     async def use() -> None:
-        async with trail:
-            trail.record("AUTH_LOGIN", "ann")
+        async with dropped.trail() as trail:
+            for _ in range(3):
+                trail.record("AUTH_LOGIN", "ann")
 
     ending = asyncio.create_task(use())
     await clock.until_sleeping()
@@ -76,6 +105,7 @@ async def test_shutdown_waits_for_a_limited_time() -> None:
     await clock.advance(FLUSH_SECONDS)
     await asyncio.wait_for(ending, 10)
     assert table.events == []
+    assert dropped.count == 3
 
 
 async def test_facts_are_masked_and_addresses_are_hashed() -> None:

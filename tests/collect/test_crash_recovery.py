@@ -7,16 +7,20 @@ from datetime import UTC, datetime
 import pytest
 
 from tally.collect.model.records import BrowserSession, OidcIdentity
+from tally.collect.model.workouts import strava_workout_id
 from tally.collect.service.sign_in import SignInService
 from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
+from tally.kit.metrics import Metrics
 from tally.store.api import Engine
 from tests.collect import factories
 from tests.collect.conftest import TABLES
+from tests.collect.service_harness import put_workout
 from tests.collect.test_crashes import MAX_WRITES, goal
 from tests.collect.test_repository_sessions import session
 from tests.collect.worker_harness import (
     ENCRYPTOR,
+    PATH_SECRET,
     Crash,
     CrashingEngine,
     FakeStrava,
@@ -68,11 +72,11 @@ class Event(Scenario):
         self.milestone = await goal(worker_harness, self.name)
         self.strava.activities[self.number] = activity(self.number, 3000)
         await worker_harness.webhook.receive(
-            delivery(self.athlete_id, self.number, "create", EVENT_TIME)
+            PATH_SECRET, delivery(self.athlete_id, self.number, "create", EVENT_TIME)
         )
         await worker_harness.worker.run()
         self.strava.activities[self.number] = activity(self.number, 5000)
-        await worker_harness.webhook.receive(self.event())
+        await worker_harness.webhook.receive(PATH_SECRET, self.event())
 
     def event(self) -> WebhookDelivery:
         return delivery(self.athlete_id, self.number, self.aspect, EVENT_TIME + 60)
@@ -92,7 +96,9 @@ class Event(Scenario):
         return 5000, 3, 5
 
     async def check_workout(self, worker_harness: WorkerHarness) -> None:
-        found = await worker_harness.services.repository.workout(self.name, self.number)
+        found = await worker_harness.services.repository.workout(
+            self.name, strava_workout_id(self.number)
+        )
         assert found is not None
         assert (found.distance, found.is_deleted) == (5000, False)
 
@@ -106,11 +112,17 @@ class Deletion(Event):
 
     aspect = "delete"
 
+    def event(self) -> WebhookDelivery:
+        self.strava.activities.pop(self.number, None)
+        return super().event()
+
     def expected(self) -> tuple[int, int, int]:
         return 3000, 2, 3
 
     async def check_workout(self, worker_harness: WorkerHarness) -> None:
-        found = await worker_harness.services.repository.workout(self.name, self.number)
+        found = await worker_harness.services.repository.workout(
+            self.name, strava_workout_id(self.number)
+        )
         assert found is not None
         assert found.is_deleted
 
@@ -124,7 +136,7 @@ class EventBatch(Update):
             number = factories.new_id()
             self.strava.activities[number] = activity(number, 1000)
             await worker_harness.webhook.receive(
-                delivery(self.athlete_id, number, "create", EVENT_TIME + 120)
+                PATH_SECRET, delivery(self.athlete_id, number, "create", EVENT_TIME + 120)
             )
 
     def expected(self) -> tuple[int, int, int]:
@@ -135,6 +147,7 @@ class Deauthorisation(Event):
     """Connection and owner are deleted, and workouts are retained."""
 
     def event(self) -> WebhookDelivery:
+        self.strava.is_revoked = True
         return WebhookDelivery(
             "athlete",
             self.athlete_id,
@@ -235,6 +248,7 @@ class FirstSignIn(Scenario):
             ENCRYPTOR,
             services.audit,
             services.clock,
+            Metrics(),
         )
 
     async def act(self, worker_harness: WorkerHarness) -> None:
@@ -262,7 +276,7 @@ class NewMilestone(Scenario):
 
     async def prepare(self, worker_harness: WorkerHarness) -> None:
         made = factories.workout(self.name, distance=5000)
-        assert await worker_harness.services.repository.put_workout(made, self.athlete_id)
+        assert await put_workout(worker_harness.services.repository, made, self.athlete_id, None)
 
     async def act(self, worker_harness: WorkerHarness) -> None:
         await goal(worker_harness, self.name)

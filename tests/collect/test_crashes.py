@@ -12,17 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.collect.model.records import Metric, MilestoneStatus, MilestoneWithAwards, Sport
-from tally.collect.model.rules import SPORT_FAMILIES, parts_earned
-from tally.collect.service.accounts import AccountService
+from tally.collect.model.rules import parts_earned
+from tally.collect.model.workouts import SPORT_FAMILIES
 from tally.collect.service.milestones import Goal
 from tally.collect.service.webhook import WebhookDelivery
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
 from tests.collect import factories
 from tests.collect.conftest import TABLES
-from tests.collect.test_repository_sessions import session
 from tests.collect.worker_harness import (
-    ENCRYPTOR,
+    PATH_SECRET,
     Crash,
     CrashingEngine,
     FakeStrava,
@@ -60,7 +59,7 @@ async def test_an_event_survives_a_crash_at_any_write(engine: Engine, after: boo
             number = factories.new_id()
             strava.activities[number] = activity(number, 5000)
             await worker_harness.webhook.receive(
-                delivery(athlete_id, number, "create", 1_767_225_600)
+                PATH_SECRET, delivery(athlete_id, number, "create", 1_767_225_600)
             )
             crashing_engine = CrashingEngine(engine, writes, after=after)
             crashed = False
@@ -88,56 +87,6 @@ async def test_an_event_survives_a_crash_at_any_write(engine: Engine, after: boo
         if not crashed:
             return
     pytest.fail(f"an event takes more than {MAX_WRITES} writes")
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_an_account_deletion_survives_a_crash_at_any_write(
-    engine: Engine, after: bool
-) -> None:
-    """The next attempt deletes everything that is left."""
-    for writes in range(MAX_WRITES):
-        clock, strava = ManualClock(datetime.now(UTC)), FakeStrava()
-        async with open_worker(engine, clock, strava) as worker_harness:
-            name, athlete_id = await create_linked_user(worker_harness)
-            await goal(worker_harness, name)
-            mine = session(name, expires_at=clock.seconds() + 1000)
-            await worker_harness.services.sessions.create(mine)
-            crashed = False
-            try:
-                async with open_worker(
-                    CrashingEngine(engine, writes, after=after),
-                    clock,
-                    strava,
-                    model=worker_harness.services.model,
-                ) as crashing:
-                    await accounts(crashing, clock).delete(mine, None)
-            except (Crash, BaseExceptionGroup):
-                crashed = True
-            await accounts(worker_harness, clock).delete(mine, None)
-            repository = worker_harness.services.repository
-            assert await repository.profile(name) is None
-            assert await repository.connection(name) is None
-            assert await repository.owner(athlete_id) is None
-            assert await repository.milestones(name) == []
-            assert await repository.delete_items(name) == 0
-            assert await worker_harness.services.sessions.find(mine.session_hash, 1) is None
-        if not crashed:
-            return
-    pytest.fail(f"a deletion takes more than {MAX_WRITES} writes")
-
-
-def accounts(worker_harness: WorkerHarness, clock: ManualClock) -> AccountService:
-    async def forget(refresh_token: str) -> None:
-        assert refresh_token
-
-    return AccountService(
-        worker_harness.services.repository,
-        worker_harness.services.sessions,
-        worker_harness.linking,
-        forget,
-        ENCRYPTOR,
-        worker_harness.services.audit,
-    )
 
 
 STEPS = st.lists(
@@ -195,12 +144,12 @@ async def check_history(folder: Path, steps: list[tuple[str, int, int, str]]) ->
                 )
             elif kind == "redeliver":
                 if sent:
-                    await worker_harness.webhook.receive(sent[which % len(sent)])
+                    await worker_harness.webhook.receive(PATH_SECRET, sent[which % len(sent)])
             else:
                 peaks[ids[which]] = max(peaks[ids[which]], metres)
                 aspect = _change(strava, kind, ids[which], metres, sport_type)
                 sent.append(delivery(athlete_id, ids[which], aspect, clock.seconds()))
-                await worker_harness.webhook.receive(sent[-1])
+                await worker_harness.webhook.receive(PATH_SECRET, sent[-1])
         known = {
             workout.activity_id
             for workout in (await worker_harness.services.repository.workouts(name, 100, None))[0]

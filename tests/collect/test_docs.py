@@ -32,7 +32,7 @@ async def test_the_commands_work_in_order(
     script = "\n".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
     assert script.count("curl ") >= 18
     folder = tmp_path_factory.mktemp("page")
-    (folder / "collect-admin.key").write_text("the-token-of-the-operators-0123456789")
+    (folder / "operator.token").write_text("the-token-of-the-operators-0123456789")
     async with open_server(folder, collect_plain_http=True) as server:
         urls = {
             "TALLY": server.url.removesuffix("/collect"),
@@ -91,7 +91,7 @@ def test_public_routes_are_intentional() -> None:
         "/health/ready",
         "/auth/login",
         "/auth/callback",
-        "/webhooks/strava",
+        "/webhooks/strava/{secret}",
         "/models",
         "/models/{model_id}",
     }

@@ -14,6 +14,7 @@ from tally.collect.model.records import (
     MilestoneWithAwards,
     Sport,
 )
+from tally.collect.model.workouts import Workout
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.table import COMMIT_COLLECT, item_key, milestone_sk, user_pk
 from tally.collect.service.engine import MAX_ATTEMPTS, MAX_BACKOFF_SECONDS
@@ -21,10 +22,10 @@ from tally.collect.service.milestones import Goal
 from tally.errors import Conflict, Invalid, NotFound, Unavailable
 from tally.kit import logs
 from tally.kit.clock import SystemClock
-from tally.store.api import BatchWrite, Engine, Update
+from tally.store.api import Engine, Update
 from tally.store.expressions import F
 from tests.collect import factories
-from tests.collect.service_harness import ServiceHarness, open_services
+from tests.collect.service_harness import ServiceHarness, open_services, put_workout, write_workouts
 
 
 @pytest.fixture
@@ -43,10 +44,10 @@ async def create_milestone(
     return await services.milestones.create(name, goal)
 
 
-async def add_ride(services: ServiceHarness, name: str, athlete_id: int, metres: int) -> int:
+async def add_ride(services: ServiceHarness, name: str, athlete_id: int, metres: int) -> Workout:
     workout = factories.workout(name, distance=metres)
-    assert await services.repository.put_workout(workout, athlete_id)
-    return workout.activity_id
+    assert await put_workout(services.repository, workout, athlete_id, None)
+    return workout
 
 
 async def test_a_workout_advances_the_milestone_and_mints_parts(
@@ -86,11 +87,11 @@ async def test_deleted_and_edited_workouts_do_not_reduce_progress(services: Serv
     """Progress, parts and status are retained after completion."""
     name, athlete_id = await services.create_linked_user()
     created = await create_milestone(services, name)
-    activity = await add_ride(services, name, athlete_id, 8000)
+    ride = await add_ride(services, name, athlete_id, 8000)
     await services.engine.advance_all(name)
     await add_ride(services, name, athlete_id, 1)
-    gone = factories.workout(name, activity, is_deleted=True, event_time=1_800_000_000)
-    assert await services.repository.put_workout(gone, athlete_id)
+    gone = replace(ride, is_deleted=True)
+    assert await put_workout(services.repository, gone, athlete_id, 1)
     now = await services.engine.recompute(name, created.milestone.milestone_id)
     assert now.milestone.status is MilestoneStatus.COMPLETED
     assert (now.milestone.progress, now.milestone.percent, now.milestone.parts_minted) == (
@@ -195,25 +196,12 @@ async def test_too_many_workouts_are_a_conflict_and_nothing_is_written(
     name, athlete_id = await services.create_linked_user()
     created = await create_milestone(services, name)
     await add_ride(services, name, athlete_id, 3000)
-    template = {
-        "sportType": "Ride",
-        "startDateUtc": factories.LATER_TIME,
-        "totalElevationGain": 0,
-        "isDeleted": False,
-    }
-    items = [
-        {**item_key(user_pk(name), f"WORKOUT#STRAVA#X{index}"), "distanceMeters": 1, **template}
-        for index in range(3000)
-    ]
-    chunks = [
-        BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25])) for start in range(0, 3000, 25)
-    ]
-    await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
+    await write_workouts(engine, [factories.workout(name) for _ in range(3000)])
     for attempt in (
         services.engine.recompute(name, created.milestone.milestone_id),
         create_milestone(services, name),
     ):
-        with pytest.raises(Conflict, match="more than 3000 workouts"):
+        with pytest.raises(Conflict, match="More than 3000 workouts of the sport RIDE"):
             await attempt
     assert await services.milestones.all(name) == [created]
 
@@ -229,6 +217,97 @@ async def test_a_milestone_counts_from_the_start_of_its_period(services: Service
     assert (current.milestone.progress, past.milestone.progress) == (0, 4000)
     assert past.ledger == {1, 2, 3, 4}
     assert await services.milestones.all(name) == [current, past]
+
+
+async def test_a_model_that_excludes_manual_workouts_does_not_count_them(engine: Engine) -> None:
+    """The milestone keeps the rule of the model it was created with."""
+    model = factories.model(8)
+    strict = replace(model, meta=replace(model.meta, counts_manual=False))
+    async with open_services(engine, SystemClock(), parts=8) as services:
+        await services.repository.put_model(strict)
+    stored = await services.repository.model(strict.meta.model_id)
+    assert stored == strict
+    async with open_services(engine, SystemClock(), model=strict) as services:
+        name, athlete_id = await services.create_linked_user()
+        created = await create_milestone(services, name)
+        assert not created.milestone.counts_manual
+        for metres, is_manual in ((3000, True), (1000, False)):
+            ride = factories.workout(name, distance=metres, is_manual=is_manual)
+            assert await put_workout(services.repository, ride, athlete_id, None)
+        await services.engine.advance_all(name)
+        now = await services.milestones.get(name, created.milestone.milestone_id)
+        assert now.milestone.progress == 1000
+
+
+async def test_a_just_written_workout_counts_while_the_index_lacks_it(
+    services: ServiceHarness,
+) -> None:
+    """Global indexes of DynamoDB are eventually consistent."""
+    name, _ = await services.create_linked_user()
+    created = await create_milestone(services, name)
+    ride = factories.workout(name, distance=2500, version=1)
+    await services.engine.advance_all(name, [ride])
+    now = await services.milestones.get(name, created.milestone.milestone_id)
+    assert now.ledger == {1, 2}
+
+
+async def test_archiving_and_minting_at_once_lose_nothing(services: ServiceHarness) -> None:
+    """The version decides the order; the ledger equals the counter in any case."""
+    name, athlete_id = await services.create_linked_user()
+    for _ in range(5):
+        created = await create_milestone(services, name)
+        milestone_id = created.milestone.milestone_id
+        await add_ride(services, name, athlete_id, 100)
+        await asyncio.gather(
+            services.engine.advance_all(name),
+            services.milestones.archive(name, milestone_id),
+            services.milestones.archive(name, milestone_id),
+        )
+        now = await services.milestones.get(name, milestone_id)
+        assert now.milestone.archived_at is not None
+        assert now.milestone.parts_minted == len(now.awards)
+        await services.engine.advance_all(name)
+        assert await services.milestones.get(name, milestone_id) == now
+
+
+async def test_a_target_below_the_progress_completes_the_milestone(
+    services: ServiceHarness,
+) -> None:
+    """All parts are minted in the same transaction."""
+    name, athlete_id = await services.create_linked_user()
+    created = await create_milestone(services, name, 1_000_000)
+    await add_ride(services, name, athlete_id, 900)
+    await services.engine.advance_all(name)
+    done = await services.milestones.change_target(name, created.milestone.milestone_id, 800)
+    assert done.milestone.status is MilestoneStatus.COMPLETED
+    assert (done.milestone.percent, done.milestone.progress, done.milestone.version) == (
+        100,
+        900,
+        3,
+    )
+    assert len(done.awards) == 8
+
+
+async def test_a_lowered_target_and_a_run_mint_each_part_once(services: ServiceHarness) -> None:
+    """Either the target changes first, or the run mints first and the change is refused."""
+    name, athlete_id = await services.create_linked_user()
+    created = await create_milestone(services, name)
+    milestone_id = created.milestone.milestone_id
+    await add_ride(services, name, athlete_id, 1000)
+    outcomes = await asyncio.gather(
+        services.engine.advance_all(name),
+        services.milestones.change_target(name, milestone_id, 4000),
+        services.engine.recompute(name, milestone_id),
+        return_exceptions=True,
+    )
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert all(isinstance(failure, Conflict) for failure in failures)
+    await services.engine.advance_all(name)
+    now = await services.milestones.get(name, milestone_id)
+    assert now.milestone.total_target == (8000 if failures else 4000)
+    assert now.ledger == ({1} if failures else {1, 2})
+    minted = [award.part.index for _, awards in services.publisher.published for award in awards]
+    assert sorted(minted) == sorted(now.ledger)
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,22 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from schemathesis import GenerationMode
 
+from tests.collect.activity_file_factory import sample
 from tests.collect.server_harness import (
     ADMIN,
     SUBSCRIPTION,
     VERIFY,
+    WEBHOOK_SECRET,
     CollectServer,
     LinkedUser,
     open_server,
 )
+from tests.collect.test_api_imports import import_file
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 40
@@ -33,6 +37,7 @@ class ValidRequest:
 
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
+    media_type: str = "application/json"
     status: int = 200
     # The response does not depend on a session.
     is_public: bool = False
@@ -63,20 +68,37 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
         {"state": "x", "code": "y", "scope": "read"}, status=400
     ),
     ("GET", "/strava/status"): ValidRequest(),
+    ("POST", "/strava/sync"): ValidRequest(status=202, is_harmless=False),
     ("DELETE", "/strava/connection"): ValidRequest(status=204, is_harmless=False),
-    ("GET", "/webhooks/strava"): ValidRequest(SHAKE, is_public=True),
-    ("POST", "/webhooks/strava"): ValidRequest(
+    ("GET", "/webhooks/strava/{secret}"): ValidRequest(SHAKE, is_public=True),
+    ("POST", "/webhooks/strava/{secret}"): ValidRequest(
         body=EVENT | {"subscription_id": SUBSCRIPTION}, is_public=True
     ),
     ("GET", "/workouts"): ValidRequest({"limit": 2}),
+    ("POST", "/workouts/import"): ValidRequest(
+        {"sport": "RIDE"}, sample("GPX"), "application/octet-stream"
+    ),
+    ("DELETE", "/workouts/{workout_id}"): ValidRequest(status=404, is_harmless=False),
+    ("PUT", "/workouts/{workout_id}/separation"): ValidRequest(status=409),
+    ("DELETE", "/workouts/{workout_id}/separation"): ValidRequest(),
     ("GET", "/models"): ValidRequest(is_public=True),
     ("GET", "/models/{model_id}"): ValidRequest(is_public=True),
     ("POST", "/milestones"): ValidRequest(body=GOAL, status=201),
     ("GET", "/milestones"): ValidRequest(),
     ("GET", "/milestones/{milestone_id}"): ValidRequest(),
     ("POST", "/milestones/{milestone_id}/recompute"): ValidRequest(),
+    ("PATCH", "/milestones/{milestone_id}"): ValidRequest(body={"totalTarget": 12_000}),
+    ("DELETE", "/milestones/{milestone_id}"): ValidRequest(status=409),
+    ("POST", "/milestones/{milestone_id}/archive"): ValidRequest(),
     ("GET", "/milestones/{milestone_id}/events"): ValidRequest(is_harmless=False),
-    ("DELETE", "/account"): ValidRequest(status=204, is_harmless=False),
+    ("GET", "/admin/parked-events"): ValidRequest({"limit": 2}),
+    ("POST", "/admin/parked-events/retry"): ValidRequest(body={"athleteId": None}),
+    ("GET", "/sessions"): ValidRequest(),
+    ("DELETE", "/sessions"): ValidRequest(status=204, is_harmless=False),
+    ("DELETE", "/sessions/{session_id}"): ValidRequest(status=404),
+    ("GET", "/account/export"): ValidRequest(),
+    ("DELETE", "/account"): ValidRequest(status=202, is_harmless=False),
+    ("GET", "/admin/deletions"): ValidRequest({"limit": 2}),
     ("GET", "/admin/audit"): ValidRequest({"event": "AUTH_REGISTERED", "limit": 1}),
 }
 
@@ -89,9 +111,16 @@ class Documented:
     document: Document
     member: LinkedUser
     milestone_id: str
+    workout_id: str
 
     def known(self, path: str) -> dict[str, str]:
-        known = {"model_id": "fox", "milestone_id": self.milestone_id}
+        known = {
+            "secret": WEBHOOK_SECRET,
+            "model_id": "fox",
+            "milestone_id": self.milestone_id,
+            "session_id": "0" * 32,
+            "workout_id": quote(self.workout_id, safe=""),
+        }
         return {name: value for name, value in known.items() if f"{{{name}}}" in path}
 
 
@@ -112,6 +141,7 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         milestone = await member.create_milestone()
         server.strava.record(member.athlete_id, "Ride", 5000)
         await server.process_inbox()
+        imported = await import_file(member, sample("GPX"))
         url = server.url.removesuffix("/collect")
         response = await server.browser().get(f"{url}/openapi.json")
         yield Documented(
@@ -119,6 +149,7 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             Document.read(url, "collect", "/collect", response.json),
             member,
             milestone["milestoneId"],
+            imported.json["workoutId"],
         )
 
 
@@ -148,7 +179,7 @@ async def test_a_valid_request_gets_a_documented_response(
             "query": dict(valid.query),
         }
         if valid.body is not None:
-            parts |= {"body": valid.body, "media_type": "application/json"}
+            parts |= {"body": valid.body, "media_type": valid.media_type}
         case = document.operation(method, path).Case(**parts)
         send = document.check_stream_head if path.endswith("/events") else document.check_response
         return send(case, credentials(member))
@@ -201,7 +232,7 @@ async def test_requests_without_a_session_get_documented_responses(
     def send_requests() -> list[int]:
         operation, valid = documented.document.operation(method, path), OPERATIONS[method, path]
         body: dict[str, Any] = (
-            {} if valid.body is None else {"body": valid.body, "media_type": "application/json"}
+            {} if valid.body is None else {"body": valid.body, "media_type": valid.media_type}
         )
         cases = [
             operation.Case(path_parameters=documented.known(path), query=dict(valid.query), **body)

@@ -89,7 +89,7 @@ async def test_a_killed_server_loses_and_duplicates_nothing(tmp_path: Path) -> N
         done = await ann.get_milestone(milestone_id)
         assert (done["progress"], done["status"]) == (12_000, "COMPLETED")
         assert [award["partIndex"] for award in done["awards"]] == list(range(1, 13))
-        assert len((await ann.browser.get("/workouts?limit=100")).json["workouts"]) == 24
+        assert len((await ann.browser.get("/workouts?limit=100")).json["items"]) == 24
 
 
 async def test_two_workers_mint_each_part_once(pair: CollectServer) -> None:

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from tally.collect.model.records import MAX_WORKOUTS, Award, MilestoneStatus
+from tally.collect.model.records import Award, MilestoneStatus, Sport
+from tally.collect.model.workouts import MAX_WORKOUTS, strava_workout_id
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.profiles import DELETE_BATCH_SIZE
 from tally.collect.repository.table import (
     COMMIT_COLLECT,
     athlete_pk,
-    inbox_shard,
     item_key,
     user_pk,
     workout_sk,
@@ -19,6 +19,7 @@ from tally.collect.repository.table import (
 from tally.errors import Conflict, Unavailable
 from tally.store.api import BatchWrite, Delete, Engine, Get
 from tests.collect import factories
+from tests.collect.service_harness import put_workout, write_workouts
 
 
 async def create_user(repository: CollectRepository) -> str:
@@ -95,9 +96,25 @@ async def test_unlinking_is_idempotent_and_works_without_an_owner(
     await engine.delete(
         Delete(COMMIT_COLLECT, item_key(athlete_pk(connection.athlete_id), "OWNER"))
     )
-    assert await repository.unlink(name, connection.athlete_id)
-    assert await repository.unlink(name, connection.athlete_id)
+    assert await repository.unlink(connection)
+    assert await repository.unlink(connection)
     assert await repository.connection(name) is None
+
+
+async def test_unlinking_a_former_link_keeps_the_new_one(repository: CollectRepository) -> None:
+    """Also of the same athlete, and also if the former link has no id."""
+    name = await create_user(repository)
+    unnamed = factories.connection(name)
+    assert await repository.link(unnamed, None)
+    first = replace(unnamed, link_id="first", version=2)
+    assert await repository.link(first, unnamed)
+    assert not await repository.unlink(unnamed)
+    second = replace(unnamed, link_id="second", version=3)
+    assert await repository.link(second, first)
+    assert not await repository.unlink(first)
+    await repository.delete_connection(first)
+    assert await repository.connection(name) == second
+    assert await repository.owner(second.athlete_id) == name
 
 
 async def test_only_the_first_of_two_refreshes_is_stored(repository: CollectRepository) -> None:
@@ -112,17 +129,21 @@ async def test_only_the_first_of_two_refreshes_is_stored(repository: CollectRepo
     )
 
 
-async def test_an_older_event_never_overwrites_a_newer_state(repository: CollectRepository) -> None:
-    """The latest event wins, in any order of arrival."""
+async def test_a_write_based_on_an_outdated_version_changes_nothing(
+    repository: CollectRepository,
+) -> None:
+    """The writer reads again, whatever the time of its event."""
     name = await create_user(repository)
     connection = factories.connection(name)
     assert await repository.link(connection, None)
-    newer = factories.workout(name, name="new", event_time=200)
-    assert await repository.put_workout(newer, connection.athlete_id)
-    assert not await repository.put_workout(
-        replace(newer, name="old", event_time=100), connection.athlete_id
-    )
-    assert await repository.workout(name, newer.activity_id) == newer
+    first = factories.workout(name, name="first", event_time=200)
+    assert await put_workout(repository, first, connection.athlete_id, None)
+    second = replace(first, name="second", event_time=100)
+    for outdated in (None, 0, 2):
+        assert not await put_workout(repository, second, connection.athlete_id, outdated)
+    assert await repository.workout(name, first.workout_id) == replace(first, version=1)
+    assert await put_workout(repository, second, connection.athlete_id, 1)
+    assert await repository.workout(name, first.workout_id) == replace(second, version=2)
 
 
 async def test_a_workout_without_a_name_is_stored(repository: CollectRepository) -> None:
@@ -131,8 +152,8 @@ async def test_a_workout_without_a_name_is_stored(repository: CollectRepository)
     connection = factories.connection(name)
     assert await repository.link(connection, None)
     nameless = factories.workout(name, name="")
-    assert await repository.put_workout(nameless, connection.athlete_id)
-    assert await repository.workout(name, nameless.activity_id) == nameless
+    assert await put_workout(repository, nameless, connection.athlete_id, None)
+    assert await repository.workout(name, nameless.workout_id) == replace(nameless, version=1)
 
 
 async def test_no_workout_is_written_for_an_athlete_who_is_not_linked(
@@ -140,62 +161,74 @@ async def test_no_workout_is_written_for_an_athlete_who_is_not_linked(
 ) -> None:
     """After unlinking or deletion, no new items appear."""
     name = await create_user(repository)
-    milestone = factories.workout(name)
-    assert not await repository.put_workout(milestone, factories.new_id())
-    assert await repository.workout(name, milestone.activity_id) is None
+    workout = factories.workout(name)
+    assert not await put_workout(repository, workout, factories.new_id(), None)
+    assert await repository.workout(name, workout.workout_id) is None
 
 
-async def test_workouts_are_paged_newest_first_without_deleted_ones(
+async def test_a_workout_from_a_file_requires_the_profile_only(
     repository: CollectRepository,
 ) -> None:
-    """Sorted by activity id as a number."""
+    """Its id names the file, and it has no activity."""
+    name, nobody = await create_user(repository), factories.new_user_id()
+    imported = factories.workout(name, workout_id=f"FILE#{'ab' * 16}")
+    assert await put_workout(repository, imported, None, None)
+    assert not await put_workout(repository, replace(imported, user_id=nobody), None, None)
+    assert await repository.workout(name, imported.workout_id) == replace(imported, version=1)
+    assert imported.activity_id is None
+    assert await repository.workout(nobody, imported.workout_id) is None
+
+
+async def test_workouts_are_paged_by_start_date_in_full_pages(
+    repository: CollectRepository,
+) -> None:
+    """Newest first, whatever their ids; a deleted one leaves the index."""
     name = await create_user(repository)
     connection = factories.connection(name)
     assert await repository.link(connection, None)
-    ids = [7, 80, 900, 1_000, 20_000]
-    for activity_id in ids:
-        gone = activity_id == 900
-        assert await repository.put_workout(
-            factories.workout(name, activity_id, is_deleted=gone), connection.athlete_id
-        )
-    found, start = [], None
+    days = {20_000: 3, 7: 5, 900: 4, 1_000: 1, 80: 2}
+    for activity_id, day in days.items():
+        made = factories.workout(name, activity_id, started_at=f"2026-01-0{day}T06:00:00Z")
+        assert await put_workout(repository, made, connection.athlete_id, None)
+    gone = await repository.workout(name, strava_workout_id(900))
+    assert gone is not None
+    deleted = replace(gone, is_deleted=True, deleted_at=factories.TIME)
+    assert await put_workout(repository, deleted, connection.athlete_id, 1)
+    pages, start = list[list[int | None]](), None
     while True:
         page, start = await repository.workouts(name, 2, start)
-        found += [workout.activity_id for workout in page]
+        pages.append([workout.activity_id for workout in page])
         if start is None:
             break
-    assert found == [20_000, 1_000, 80, 7]
+    assert [page for page in pages if page] == [[7, 20_000], [80, 1_000]]
     assert await repository.count_workouts(name) == 4
-    assert len(await repository.workout_projections(name)) == 5
+    counted = await repository.counted_workouts(name, Sport.RIDE, factories.TIME, None)
+    assert len(counted) == 4
 
 
-async def test_three_thousand_workouts_are_the_limit(
+async def test_three_thousand_workouts_of_a_sport_and_period_are_the_limit(
     repository: CollectRepository, engine: Engine
 ) -> None:
-    """One more is a conflict."""
-    name = factories.new_user_id()
-    items = [
-        {
-            **item_key(user_pk(name), workout_sk(index)),
-            "sportType": "Run",
-            "startDateUtc": factories.LATER_TIME,
-            "distanceMeters": 1,
-            "totalElevationGain": 0,
-            "isDeleted": False,
-        }
-        for index in range(MAX_WORKOUTS + 1)
+    """One more is a conflict. Workouts of other sports and times do not count."""
+    name, end = factories.new_user_id(), "2026-02-01T00:00:00Z"
+    run = factories.workout(name, sport_type="Run")
+    others = [
+        factories.workout(name, sport_type="Ride"),
+        factories.workout(name, sport_type="Run", started_at=end),
+        factories.workout(name, sport_type="Run", started_at="2025-12-31T23:59:59Z"),
+        factories.workout(name, sport_type="Run", is_deleted=True),
+        factories.workout(name, sport_type="Run", is_flagged=True),
+        factories.workout(name, sport_type="Run", duplicate_of=run.workout_id),
     ]
-    chunks = [
-        BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25]))
-        for start in range(0, MAX_WORKOUTS, 25)
-    ]
-    await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
-    assert len(await repository.workout_projections(name)) == MAX_WORKOUTS
-    await engine.batch_write(BatchWrite(COMMIT_COLLECT, (items[-1],)))
-    with pytest.raises(Conflict, match="more than 3000 workouts") as raised:
-        await repository.workout_projections(name)
+    runs = [factories.workout(name, sport_type="Run") for _ in range(MAX_WORKOUTS - 1)]
+    await write_workouts(engine, [run, *runs, *others])
+    found = await repository.counted_workouts(name, Sport.RUN, factories.TIME, end)
+    assert len(found) == MAX_WORKOUTS
+    await write_workouts(engine, [factories.workout(name, sport_type="Run")])
+    with pytest.raises(Conflict, match="More than 3000 workouts of the sport RUN") as raised:
+        await repository.counted_workouts(name, Sport.RUN, factories.TIME, end)
     assert raised.value.code == "too_many_workouts"
-    assert await repository.count_workouts(name) == MAX_WORKOUTS
+    assert await repository.count_workouts(name) == MAX_WORKOUTS + 6 - 1 + 1
 
 
 async def test_minting_is_atomic(
@@ -204,7 +237,7 @@ async def test_minting_is_atomic(
     """An outdated version or an existing award changes nothing."""
     name = await create_user(repository)
     milestone = factories.milestone(name)
-    assert await repository.create_milestone(milestone)
+    assert await repository.create_milestone(milestone, 0)
     statue = factories.model()
 
     def award(index: int) -> Award:
@@ -234,8 +267,21 @@ async def test_minting_is_atomic(
 async def test_a_milestone_requires_a_profile(repository: CollectRepository) -> None:
     """Nothing is created for a deleted account."""
     milestone = factories.milestone(factories.new_user_id())
-    assert not await repository.create_milestone(milestone)
+    assert await repository.milestones_created(milestone.user_id) is None
+    assert not await repository.create_milestone(milestone, 0)
     assert await repository.milestones(milestone.user_id) == []
+
+
+async def test_milestones_are_created_one_at_a_time(repository: CollectRepository) -> None:
+    """A creation that counted the milestones before another one creates nothing."""
+    name = await create_user(repository)
+    first, second = factories.milestone(name), factories.milestone(name)
+    assert await repository.milestones_created(name) == 0
+    assert await repository.create_milestone(first, 0)
+    assert not await repository.create_milestone(second, 0)
+    assert await repository.milestones_created(name) == 1
+    assert await repository.create_milestone(second, 1)
+    assert await repository.milestones_created(name) == 2
 
 
 async def test_writing_a_model_is_idempotent(
@@ -260,21 +306,11 @@ async def test_repeated_deliveries_are_one_inbox_item(
     outcomes = await asyncio.gather(*(repository.receive(second) for _ in range(50)))
     assert sum(outcomes) == 1
     assert await repository.receive(first)
-    pending = [
-        event
-        for event in await repository.pending_events(inbox_shard(owner))
-        if event.owner_id == owner
-    ]
-    assert pending == [first, second]
-    await repository.postpone_event(first, 99)
+    assert await repository.athlete_events(owner) == [first, second]
+    await repository.postpone_event(first, 99, 1)
     await repository.remove_event(second)
-    await repository.postpone_event(second, 99)
-    pending = [
-        event
-        for event in await repository.pending_events(inbox_shard(owner))
-        if event.owner_id == owner
-    ]
-    assert pending == [replace(first, attempts=1, not_before=99)]
+    await repository.postpone_event(second, 99, 1)
+    assert await repository.athlete_events(owner) == [replace(first, attempts=1, not_before=99)]
 
 
 async def test_a_partition_is_deleted_in_batches(
@@ -282,14 +318,22 @@ async def test_a_partition_is_deleted_in_batches(
 ) -> None:
     """Repeated calls delete all items of one user and none of others."""
     name, other = await create_user(repository), await create_user(repository)
-    items = [item_key(user_pk(name), workout_sk(index)) for index in range(DELETE_BATCH_SIZE + 20)]
+    items = [
+        item_key(user_pk(name), workout_sk(f"STRAVA#{index}"))
+        for index in range(DELETE_BATCH_SIZE + 20)
+    ]
     chunks = [
         BatchWrite(COMMIT_COLLECT, tuple(items[start : start + 25]))
         for start in range(0, len(items), 25)
     ]
     await asyncio.gather(*(engine.batch_write(chunk) for chunk in chunks))
-    await repository.delete_profile(name)
-    assert [await repository.delete_items(name) for _ in range(3)] == [DELETE_BATCH_SIZE, 20, 0]
+    assert await repository.link(factories.connection(name), None)
+    counts = [await repository.delete_items(name, keeps_connection=True) for _ in range(3)]
+    assert sum(counts) == DELETE_BATCH_SIZE + 21
+    assert counts[-1] == 0
+    assert await repository.connection(name) is not None
+    assert await repository.delete_items(name, keeps_connection=False) == 1
+    assert await repository.delete_items(name, keeps_connection=False) == 0
     assert (
         await engine.get(Get(COMMIT_COLLECT, item_key(user_pk(other), "PROFILE")))
     ).item is not None

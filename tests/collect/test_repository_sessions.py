@@ -11,10 +11,10 @@ from tally.collect.repository.idempotency import Claim, IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.sessions import BrowserSessionRepository
 from tally.collect.repository.table import COMMIT_COLLECT
-from tally.store.access import GetItem, Query, access
+from tally.store.access import GetItem, Query, access, param
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue, check_repositories
-from tally.store.errors import AccessViolation, InvalidExpression
+from tally.store.errors import AccessViolation
 from tally.store.expressions import F, exists
 from tally.store.store import Store
 from tests.collect import factories
@@ -125,6 +125,9 @@ async def test_audit_events_are_found_by_all_three_keys(audit: AuditRepository) 
     assert (await audit.by_event(kind, "209611", 10, None))[0] == []
 
 
+_OF_MODEL = F("PK") == f"MODEL#{param('modelId')}"
+
+
 class ViolatingRepository:
     """A repository whose methods each violate a rule of the seed."""
 
@@ -133,19 +136,19 @@ class ViolatingRepository:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    @access("Read all", Query, table=COMMIT_COLLECT)
+    @access("Read all", Query(where=_OF_MODEL), table=COMMIT_COLLECT)
     async def scan(self) -> None:
         await self.store.scan(COMMIT_COLLECT)
 
-    @access("Filter all", Query, table=COMMIT_COLLECT)
+    @access("Filter all", Query(where=_OF_MODEL), table=COMMIT_COLLECT)
     async def filter_without_key(self) -> None:
         await self.store.query(COMMIT_COLLECT, F("sportType") == "Ride")
 
-    @access("Read across partitions", Query, table=COMMIT_COLLECT)
+    @access("Read across partitions", Query(where=_OF_MODEL), table=COMMIT_COLLECT)
     async def cross_partitions(self) -> None:
         await self.store.query(COMMIT_COLLECT, F("PK").begins_with("USER#"))
 
-    @access("Read endless pages", Query, table=COMMIT_COLLECT)
+    @access("Read endless pages", Query(where=_OF_MODEL), table=COMMIT_COLLECT)
     async def endless_pages(self) -> None:
         page = await self.store.query(COMMIT_COLLECT, F("PK") == "MODEL#none", limit=1)
         await self.store.query(
@@ -155,12 +158,16 @@ class ViolatingRepository:
             start=page.next or {"PK": "MODEL#none", "SK": "0"},
         )
 
-    @access("Read all unbounded", Query, table=COMMIT_COLLECT)
+    @access("Read all unbounded", Query(where=_OF_MODEL), table=COMMIT_COLLECT)
     async def unbounded_items(self) -> None:
         async for _ in self.store.items(COMMIT_COLLECT, F("PK") == "MODEL#none"):
             pass
 
-    @access("Touch another table", GetItem, table=COMMIT_COLLECT)
+    @access(
+        "Touch another table",
+        GetItem(key={"PK": param("PK"), "SK": param("SK")}),
+        table=COMMIT_COLLECT,
+    )
     async def unconditional_write(self) -> None:
         await self.store.update(
             COMMIT_COLLECT, {"PK": "a", "SK": "b"}, F("x").set(1), condition=exists("PK")
@@ -171,8 +178,8 @@ class ViolatingRepository:
     ("method", "error"),
     [
         ("scan", AccessViolation),
-        ("filter_without_key", InvalidExpression),
-        ("cross_partitions", InvalidExpression),
+        ("filter_without_key", AccessViolation),
+        ("cross_partitions", AccessViolation),
         ("endless_pages", AccessViolation),
         ("unbounded_items", AccessViolation),
         ("unconditional_write", AccessViolation),

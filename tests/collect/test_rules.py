@@ -3,6 +3,7 @@
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,10 +16,8 @@ from tally.collect.model.records import (
     MilestoneStatus,
     MilestoneWithAwards,
     Sport,
-    WorkoutProjection,
 )
 from tally.collect.model.rules import (
-    SPORT_FAMILIES,
     advance,
     check_goal,
     check_period,
@@ -26,9 +25,11 @@ from tally.collect.model.rules import (
     part_threshold,
     parts_earned,
     progress_percent,
+    retarget,
     total_progress,
 )
 from tally.collect.model.validation import normalize_metres, parse_time
+from tally.collect.model.workouts import SPORT_FAMILIES, WorkoutProjection
 from tally.collect.service.models import bundled_models
 from tally.errors import Invalid
 from tests.collect import factories
@@ -95,6 +96,41 @@ def test_progress_never_decreases(total: int, parts: int, history: list[Decimal]
         assert (after.status is MilestoneStatus.COMPLETED) == (len(current.ledger) == parts)
 
 
+TARGET_CHANGES = st.tuples(st.just("target"), st.integers(1, 100_000))
+RUNS = st.tuples(st.just("run"), METRES)
+
+
+@given(st.integers(1, 100_000), st.integers(1, 20), st.lists(TARGET_CHANGES | RUNS, max_size=12))
+def test_a_changed_target_never_takes_anything_away(
+    total: int, parts: int, history: list[tuple[str, Any]]
+) -> None:
+    """Progress, parts and status only increase, and no threshold of an award changes."""
+    current = MilestoneWithAwards(factories.milestone("ann", total_target=total, parts_total=parts))
+    for kind, number in history:
+        before = current.milestone
+        if kind == "run":
+            step = advance(current, number, factories.LATER_TIME)
+        elif current.awards:
+            continue  # the service refuses the change
+        else:
+            step = retarget(current, number, factories.LATER_TIME)
+            assert step.milestone.total_target == number
+        after = step.milestone
+        assert after.progress >= before.progress
+        assert after.parts_minted >= before.parts_minted
+        assert not (
+            before.status is MilestoneStatus.COMPLETED and after.status is MilestoneStatus.ACTIVE
+        )
+        assert after.version == before.version + step.is_changed
+        assert not current.ledger & set(step.minted)
+        current = MilestoneWithAwards(
+            after, (*current.awards, *(award(after, part) for part in step.minted))
+        )
+        earned = parts_earned(after.progress, after.total_target, parts)
+        assert current.ledger == set(range(1, earned + 1))
+        assert after.percent == progress_percent(after.progress, after.total_target)
+
+
 @given(st.integers(0, 12), st.integers(0, 12), st.sets(st.integers(1, 12)))
 def test_the_ledger_repairs_the_counter(progress: int, counter: int, ledger: set[int]) -> None:
     """After one run the counter equals the ledger, which contains every earned part."""
@@ -111,31 +147,36 @@ def test_the_ledger_repairs_the_counter(progress: int, counter: int, ledger: set
     assert not advance(again, 0, factories.LATER_TIME).is_changed
 
 
-WORKOUT = WorkoutProjection("Ride", factories.LATER_TIME, Decimal(1000), Decimal(50))
+WORKOUT = WorkoutProjection(
+    "STRAVA#1", Sport.RIDE, factories.LATER_TIME, Decimal(1000), Decimal(50)
+)
 
 
 @pytest.mark.parametrize(
     ("workout", "counts"),
     [
         (WORKOUT, True),
-        (WORKOUT._replace(sport_type="GravelRide"), True),
-        (WORKOUT._replace(sport_type="EBikeRide"), True),
-        (WORKOUT._replace(sport_type="Run"), False),
-        (WORKOUT._replace(sport_type="Kitesurf"), False),
-        (WORKOUT._replace(is_deleted=True), False),
+        (WORKOUT._replace(family=Sport.RUN), False),
         (WORKOUT._replace(started_at=factories.TIME), True),
         (WORKOUT._replace(started_at="2025-12-31T23:59:59Z"), False),
         (WORKOUT._replace(started_at="2026-02-01T00:00:00Z"), False),
         (WORKOUT._replace(started_at="2026-01-31T23:59:59Z"), True),
     ],
 )
-def test_eligibility_depends_on_sport_time_and_deletion(
-    workout: WorkoutProjection, counts: bool
-) -> None:
+def test_eligibility_depends_on_sport_and_time(workout: WorkoutProjection, counts: bool) -> None:
     """The start of the period is inclusive, the end exclusive."""
     goal = factories.milestone("ann", period_end="2026-02-01T00:00:00Z")
     assert is_eligible(goal, workout) is counts
     assert total_progress(goal, [workout, WORKOUT]) == (2000 if counts else 1000)
+
+
+def test_a_model_may_exclude_manual_workouts() -> None:
+    """They count unless it does."""
+    manual = WORKOUT._replace(is_manual=True)
+    assert is_eligible(factories.milestone("ann"), manual)
+    strict = factories.milestone("ann", counts_manual=False)
+    assert not is_eligible(strict, manual)
+    assert is_eligible(strict, WORKOUT)
 
 
 def test_the_metric_selects_the_elevation() -> None:

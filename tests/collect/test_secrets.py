@@ -16,7 +16,9 @@ from tally.sim.strava.core import Consent
 from tests.collect.conftest import TABLES, StoreTarget
 from tests.collect.server_harness import (
     ADMIN,
+    CALLBACK,
     VERIFY,
+    WEBHOOK_SECRET,
     Browser,
     BrowserResponse,
     CollectServer,
@@ -82,6 +84,7 @@ class SecretCollector:
             issuer.clients["tally-collect"].secret or "",
             ADMIN,
             VERIFY,
+            WEBHOOK_SECRET,
         }
         self.secrets |= {
             (self.server.application.settings.data_dir / "collect.key").read_text().strip()
@@ -108,9 +111,7 @@ async def exercise_flows(server: CollectServer, collector: SecretCollector) -> i
     server.oidc.flaws.append(TokenFlaw.WRONG_NONCE)
     await stranger.sign_in("Mallory")
     await stranger.go("/auth/callback?code=a-made-up-code&state=a-made-up-state")
-    await stranger.go(
-        f"/webhooks/strava?hub.mode=subscribe&hub.verify_token={VERIFY}x&hub.challenge=c"
-    )
+    await stranger.go(f"{CALLBACK}?hub.mode=subscribe&hub.verify_token={VERIFY}x&hub.challenge=c")
     collector.secrets |= stranger.secrets | {"a-made-up-code"}
     collector.states |= stranger.states | {"a-made-up-state"}
     collector.responses += stranger.responses
@@ -136,9 +137,14 @@ async def test_no_secret_is_persisted_or_logged(
             "GET", "/admin/audit?event=AUTH_REGISTERED", headers=bearer()
         )
         metrics = await server.browser().get(f"{server.url.removesuffix('/collect')}/metrics")
-        assert (await collector.browser.send("DELETE", "/account")).status == 204
+        export = await collector.browser.get("/account/export")
+        assert export.status == 200
+        assert (await collector.browser.send("DELETE", "/account")).status == 202
+        await server.process_deletions()
         collector.collect_issued()
-    bodies = b"".join(response.body for response in (*collector.responses, audit, metrics)).decode()
+    bodies = b"".join(
+        response.body for response in (*collector.responses, audit, metrics, export)
+    ).decode()
     lines = log.getvalue()
     assert "Milestone advanced" in lines
     assert "Request completed" in lines

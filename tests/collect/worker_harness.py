@@ -8,11 +8,27 @@ from typing import Any
 
 import msgspec
 
-from tally.collect.model.records import AthleteTokens, Model, StravaTokens, WebhookEvent, Workout
+from tally.collect.model.records import (
+    AthleteTokens,
+    Model,
+    StravaTokens,
+    TokensRevoked,
+    WebhookEvent,
+)
+from tally.collect.model.workouts import Workout
 from tally.collect.repository.audit import COMMIT_COLLECT_AUDIT
+from tally.collect.service.event_application import EventApplication
+from tally.collect.service.event_budget import EventBudget
+from tally.collect.service.event_retries import EventRetries
 from tally.collect.service.linking import LinkingService
-from tally.collect.service.metrics import InboxMetrics
-from tally.collect.service.webhook import WebhookDelivery, WebhookService
+from tally.collect.service.metrics import InboxMetrics, WebhookMetrics
+from tally.collect.service.sync import DeliveryFailures, StravaSyncService
+from tally.collect.service.webhook import (
+    KnownSubscription,
+    WebhookDelivery,
+    WebhookSecrets,
+    WebhookService,
+)
 from tally.collect.service.worker import InboxWorker
 from tally.kit.clock import ManualClock
 from tally.kit.encryption import Encryptor
@@ -23,6 +39,7 @@ from tests.collect import factories
 from tests.collect.service_harness import SECRET, ServiceHarness, open_services
 
 ENCRYPTOR = Encryptor(SECRET, "collect")
+PATH_SECRET = "p" * 32
 WRITES = frozenset({"put", "update", "delete", "batch_write", "transact"})
 
 
@@ -62,9 +79,10 @@ class CrashingEngine:
 
 @dataclass
 class FakeStrava:
-    """A Strava client with activities by id and tokens that are always valid."""
+    """A Strava client with activities by id, and tokens that are valid unless `is_revoked`."""
 
     activities: dict[int, Workout] = field(default_factory=dict)
+    is_revoked: bool = False
 
     def authorize_url(self, redirect_uri: str, state: str) -> str:
         return f"{redirect_uri}?{state}"
@@ -76,10 +94,15 @@ class FakeStrava:
         return AthleteTokens(int(code), await self.refresh(code))
 
     async def refresh(self, refresh_token: str) -> StravaTokens:
+        if self.is_revoked:
+            raise TokensRevoked
         return StravaTokens("access", refresh_token + "'", 4_000_000_000)
 
-    async def deauthorize(self, access_token: str) -> None:
-        del access_token
+    def pause_seconds(self) -> float:
+        return 0.0
+
+    async def revoke(self, refresh_token: str) -> None:
+        del refresh_token
 
     async def activity(
         self, access_token: str, activity_id: int, athlete_id: int
@@ -110,22 +133,45 @@ async def open_worker(
 ) -> AsyncIterator[WorkerHarness]:
     """Open a worker with its services."""
     async with open_services(engine, clock, parts, model) as services:
+        metrics = InboxMetrics(Metrics())
+        retries = EventRetries(services.repository, clock, metrics)
         linking = LinkingService(
-            services.repository, services.sessions, strava, ENCRYPTOR, services.audit, clock
+            services.repository,
+            services.sessions,
+            strava,
+            ENCRYPTOR,
+            services.audit,
+            clock,
+            retries,
         )
         worker = InboxWorker(
             services.repository,
             services.idempotency,
-            linking,
+            EventApplication(
+                services.repository,
+                linking,
+                StravaSyncService(services.repository, clock, DeliveryFailures()),
+                strava,
+                services.audit,
+                clock,
+                metrics,
+            ),
             strava,
             services.engine,
-            services.audit,
+            EventBudget(services.idempotency, clock, per_athlete=0, total=0),
+            retries,
             clock,
-            InboxMetrics(Metrics()),
+            metrics,
         )
         yield WorkerHarness(
             services,
-            WebhookService(services.repository, clock, Secret("x" * 32), 0),
+            WebhookService(
+                services.repository,
+                clock,
+                WebhookSecrets(Secret(PATH_SECRET), Secret("x" * 32)),
+                KnownSubscription(services.repository, clock, configured=1),
+                WebhookMetrics(Metrics()),
+            ),
             worker,
             linking,
         )
@@ -154,5 +200,4 @@ def activity(activity_id: int, metres: Decimal | int, sport_type: str = "Ride") 
 
 
 async def pending_events_of(worker_harness: WorkerHarness, athlete_id: int) -> list[WebhookEvent]:
-    shards = [await worker_harness.services.repository.pending_events(shard) for shard in range(8)]
-    return [event for shard in shards for event in shard if event.owner_id == athlete_id]
+    return await worker_harness.services.repository.athlete_events(athlete_id)

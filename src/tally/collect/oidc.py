@@ -39,6 +39,10 @@ class _TokenResponse(msgspec.Struct):
     refresh_token: str | None = None
 
 
+class _OAuthErrorBody(msgspec.Struct):
+    error: str | None = None
+
+
 class OidcGateway:
     """A client of one OIDC provider."""
 
@@ -110,28 +114,31 @@ class OidcGateway:
         if self._delete_url is None:
             return
         discovery, _ = await self._discover()
-        try:
-            tokens = await self._request_tokens(
-                discovery, {"grant_type": "refresh_token", "refresh_token": refresh_token}
-            )
-        except Unauthenticated:
+        grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        response = await self._send_grant(discovery, grant)
+        if response.status == 400 and _oauth_error(response) == "invalid_grant":
             return  # the token was revoked, or the identity is already deleted
+        tokens = _require_ok(response).decode(_TokenResponse, SERVICE)
         headers = {"X-Amz-Target": DELETE_TARGET, "Content-Type": "application/x-amz-json-1.1"}
         body = msgspec.json.encode({"AccessToken": tokens.access_token})
-        response = await fetch(
-            self._client.post(self._delete_url).headers(headers).body_bytes(body), SERVICE
+        # If the identity has just been deleted, the next attempt gets `invalid_grant`.
+        _require_ok(
+            await fetch(
+                self._client.post(self._delete_url).headers(headers).body_bytes(body), SERVICE
+            )
         )
-        if response.status >= 500 or response.status == 429:
-            raise Unavailable("The OIDC provider could not delete the identity")
 
     async def _request_tokens(self, discovery: _Discovery, grant: dict[str, str]) -> _TokenResponse:
-        request = self._client.post(discovery.token_endpoint)
-        if self._client_secret is not None:
-            request = request.basic_auth(self._client_id, self._client_secret.reveal())
-        response = await fetch(request.form({"client_id": self._client_id, **grant}), SERVICE)
+        response = await self._send_grant(discovery, grant)
         if response.status in {400, 401, 403}:
             raise _rejected("The OIDC provider rejected the code")
         return _require_ok(response).decode(_TokenResponse, SERVICE)
+
+    async def _send_grant(self, discovery: _Discovery, grant: dict[str, str]) -> HttpResponse:
+        request = self._client.post(discovery.token_endpoint)
+        if self._client_secret is not None:
+            request = request.basic_auth(self._client_id, self._client_secret.reveal())
+        return await fetch(request.form({"client_id": self._client_id, **grant}), SERVICE)
 
     async def _discover(self) -> tuple[_Discovery, TokenVerifier]:
         """Return the endpoints and the token verifier, cached for an hour.
@@ -170,6 +177,10 @@ class OidcGateway:
 
 def _rejected(message: str) -> Unauthenticated:
     return Unauthenticated(message, code="login_refused")
+
+
+def _oauth_error(response: HttpResponse) -> str | None:
+    return response.decode(_OAuthErrorBody, SERVICE).error
 
 
 def _require_ok(response: HttpResponse) -> HttpResponse:

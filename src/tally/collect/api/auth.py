@@ -1,4 +1,4 @@
-"""Authentication: session cookies for browsers, CSRF protection, and a token for operators.
+"""Authentication of browsers: session cookies and CSRF protection.
 
 A state-changing request must come from a page of this site. Browsers prove that with
 `Sec-Fetch-Site` or `Origin`. Other clients send `X-Requested-With`, which a foreign page cannot set
@@ -15,8 +15,6 @@ from starlette.responses import Response
 from tally.collect.model.records import SESSION_SECONDS, STATE_SECONDS, BrowserSession
 from tally.collect.service.sign_in import SignInService
 from tally.errors import Forbidden
-from tally.kit.auth import require_bearer
-from tally.settings import Secret
 
 SESSION_COOKIE: Final = "cc_session"
 LOGIN_COOKIE: Final = "cc_login"
@@ -30,7 +28,6 @@ class CollectAuth:
     """
 
     sign_in: SignInService
-    admin_token: Secret
     public_url: str | None
     plain_http: bool
 
@@ -41,9 +38,6 @@ class CollectAuth:
         """Require a session and a request from this site."""
         self._require_same_origin(request)
         return await self.require_session(request)
-
-    def require_operator(self, request: Request) -> None:
-        require_bearer(request, self.admin_token)
 
     def url(self, request: Request, path: str) -> str:
         """Return the public URL of a path of the backend."""
@@ -98,3 +92,7 @@ def _parse_origin(url: str) -> tuple[str, str | None, int | None]:
     except ValueError:
         return "", None, None
     return parts.scheme, parts.hostname, port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def client_ip(request: Request) -> str | None:
+    return None if request.client is None else request.client.host

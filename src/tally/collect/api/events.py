@@ -1,10 +1,10 @@
-"""SSE events: publishes progress and mints of milestones, whichever process wrote them."""
+"""SSE events: publishes changes and deletions of milestones, whichever process made them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tally.collect.api.schemas.responses import award_body, progress_body
+from tally.collect.api.schemas.collection import award_body, progress_body
 from tally.collect.model.records import Award, Milestone, MilestoneWithAwards
 from tally.kit.change_poller import ChangePoller
 from tally.kit.clock import Clock
@@ -37,12 +37,16 @@ def milestone_poller(
         minted = [award for award in after.awards if award.part.index not in before.ledger]
         hub.publish_all(topic, "minted", (award_body(award) for award in minted))
 
+    def end_streams(key: MilestoneKey) -> None:
+        hub.end(milestone_topic(key), "deleted", {"milestoneId": key[1]})
+
     return ChangePoller(
         clock,
         versions=versions,
         read=read,
         version=lambda current: current.milestone.version,
         on_change=publish_change,
+        on_removed=end_streams,
     )
 
 

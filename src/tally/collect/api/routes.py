@@ -1,25 +1,45 @@
 """The routes of the collect API."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from msgspec import Meta
+from msgspec.structs import replace
+
+from tally.collect.api.account_routes import account_endpoints
 from tally.collect.api.handlers import Handlers
-from tally.collect.api.schemas import examples, requests, responses
+from tally.collect.api.milestone_routes import milestone_endpoints
+from tally.collect.api.schemas import collection, examples, requests, responses
+from tally.collect.api.schemas.account_examples import SESSION
+from tally.collect.api.workout_routes import workout_endpoints
 from tally.errors import (
     Conflict,
     Forbidden,
     Invalid,
     NotFound,
+    RateLimited,
     TallyError,
     Unauthenticated,
     Unavailable,
 )
 from tally.kit.endpoints import Api, Endpoint
-from tally.kit.http import ErrorFormat, NestedError
+from tally.kit.operators import OPERATOR_SCHEME
+from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness
 
-ERROR_FORMAT: Final = ErrorFormat(NestedError)
 SECURITY: Final = {
-    "cc_session": {"type": "apiKey", "in": "cookie", "name": "cc_session"},
-    "admin": {"type": "http", "scheme": "bearer"},
+    "collect_session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "cc_session",
+        "description": "Cookie of a signed-in user, set after `GET /collect/auth/login`. Programs"
+        " also send the header `X-Requested-With` with requests that change something.",
+    },
+}
+_PATH_TYPES: Final = {
+    "secret": Annotated[str, Meta(examples=["the-secret-part-of-the-callback-url"])],
+    "milestone_id": Annotated[str, Meta(examples=[examples.MILESTONE_ID])],
+    "model_id": Annotated[str, Meta(examples=[examples.MODEL.model_id])],
+    "workout_id": Annotated[str, Meta(examples=[examples.FILE_WORKOUT.workout_id])],
+    "session_id": Annotated[str, Meta(examples=[SESSION.session_id])],
 }
 
 _UNAVAILABLE: Final = Unavailable("The store is unavailable", retry_after=1)
@@ -31,15 +51,19 @@ _INVALID_STATE: Final = Invalid(
 _INVALID_PATH: Final = Invalid(
     "return_to must be a path of this site with at most 512 characters", code="invalid_field"
 )
-_NO_MILESTONE: Final = NotFound("The milestone does not exist", code="milestone_not_found")
 _NO_MODEL: Final = NotFound("The model does not exist", code="model_not_found")
-_TOO_MANY_WORKOUTS: Final = Conflict(
-    "The account has more than 3000 workouts", code="too_many_workouts"
+_RELINK_REQUIRED: Final = Conflict("Strava must be linked again", code="strava_relink_required")
+_TOO_MANY_SYNCS: Final = RateLimited(
+    "A sync can be requested every 10 minutes", code="too_many_syncs", retry_after=600
 )
 _NOT_CONFIGURED: Final = Unavailable("Strava is not configured", code="strava_not_set_up")
 
-_SESSION: Final[dict[str, Any]] = {"security": ("cc_session",)}
+_SESSION: Final[dict[str, Any]] = {"security": ("collect_session",)}
 _READ: Final[dict[str, Any]] = {"errors": (_NO_SESSION, _UNAVAILABLE), **_SESSION}
+
+
+def _read(*errors: TallyError) -> dict[str, Any]:
+    return {"errors": (*errors, _NO_SESSION, _UNAVAILABLE), **_SESSION}
 
 
 def _change(*errors: TallyError) -> dict[str, Any]:
@@ -51,15 +75,17 @@ def collect_api(handlers: Handlers) -> Api:
     return Api(
         name="collect",
         description="Workouts unlock the parts of a model, each exactly once.",
-        error_format=ERROR_FORMAT,
+        path_types=_PATH_TYPES,
         security_schemes=SECURITY,
         endpoints=(
             *_health(handlers),
             *_auth(handlers),
             *_strava(handlers),
             *_webhook(handlers),
+            *workout_endpoints(handlers),
             *_collection(handlers),
-            *_milestones(handlers),
+            *milestone_endpoints(handlers, _read, _change),
+            *account_endpoints(handlers, _READ, _change()),
             *_administration(handlers),
         ),
     )
@@ -70,7 +96,7 @@ def _health(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/health",
-            handlers.health,
+            handlers.check_health,
             "Check liveness",
             response=responses.CollectHealth,
             response_example=responses.CollectHealth("ok"),
@@ -78,11 +104,11 @@ def _health(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/health/ready",
-            handlers.ready,
+            handlers.check_readiness,
             "Check readiness",
-            response=responses.CollectHealth,
-            response_example=responses.CollectHealth("ready"),
-            errors=(_UNAVAILABLE,),
+            response=Readiness,
+            response_example=READY_EXAMPLE,
+            other_responses={503: NOT_READY_EXAMPLE},
         ),
     )
 
@@ -90,11 +116,12 @@ def _health(handlers: Handlers) -> tuple[Endpoint, ...]:
 def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
     rejected = Unauthenticated("The OIDC provider rejected the sign-in", code="login_refused")
     not_configured = Unavailable("Sign-in is not configured", code="login_not_set_up")
+    deleting = Conflict("This account is being deleted", code="account_deletion_pending")
     return (
         Endpoint(
             "GET",
             "/auth/login",
-            handlers.login,
+            handlers.start_login,
             "Start signing in",
             description="Redirects to the OIDC provider."
             " `return_to` is the path of this site to redirect to afterwards.",
@@ -105,18 +132,18 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/auth/callback",
-            handlers.login_callback,
+            handlers.finish_login,
             "Finish signing in",
             description="The redirect target of the OIDC provider. Sets the cookie `cc_session`.",
             query=requests.LoginCallbackQuery,
             status=303,
-            errors=(_INVALID_STATE, rejected, not_configured, _UNAVAILABLE),
+            errors=(_INVALID_STATE, rejected, deleting, not_configured, _UNAVAILABLE),
         ),
         Endpoint("POST", "/auth/logout", handlers.logout, "Sign out", status=204, **_change()),
         Endpoint(
             "GET",
             "/me",
-            handlers.me,
+            handlers.get_account,
             "Get your account",
             response=responses.MeBody,
             response_example=examples.ME,
@@ -134,7 +161,7 @@ def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/strava/connect",
-            handlers.connect,
+            handlers.start_strava_link,
             "Start linking Strava",
             query=requests.ReturnQuery,
             status=302,
@@ -144,7 +171,7 @@ def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/strava/callback",
-            handlers.strava_callback,
+            handlers.finish_strava_link,
             "Finish linking Strava",
             query=requests.StravaCallbackQuery,
             status=303,
@@ -154,16 +181,28 @@ def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/strava/status",
-            handlers.strava_status,
+            handlers.get_strava_status,
             "Get the Strava connection",
             response=responses.StravaStatus,
             response_example=examples.STRAVA_STATUS,
             **_READ,
         ),
         Endpoint(
+            "POST",
+            "/strava/sync",
+            handlers.sync_strava,
+            "Sync with Strava",
+            description="Schedules a sync, unless one is under way: reads the list of activities"
+            " and adds the ones that are missing.",
+            response=responses.StravaStatus,
+            response_example=replace(examples.STRAVA_STATUS, is_syncing=True),
+            status=202,
+            **_change(not_linked, _RELINK_REQUIRED, _TOO_MANY_SYNCS),
+        ),
+        Endpoint(
             "DELETE",
             "/strava/connection",
-            handlers.disconnect,
+            handlers.unlink_strava,
             "Unlink Strava",
             status=204,
             **_change(not_linked),
@@ -175,30 +214,29 @@ def _webhook(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "GET",
-            "/webhooks/strava",
-            handlers.handshake,
+            "/webhooks/strava/{secret}",
+            handlers.verify_webhook,
             "Verify the webhook for Strava",
             query=requests.HandshakeQuery,
             response=responses.Handshake,
             response_example=responses.Handshake("15f7d1a91c1f40f8a748fd134752feb3"),
-            errors=(Forbidden("Invalid verify token", code="invalid_verify_token"),),
+            errors=(
+                Forbidden("Invalid callback secret or verify token", code="invalid_verify_token"),
+            ),
         ),
         Endpoint(
             "POST",
-            "/webhooks/strava",
-            handlers.event,
+            "/webhooks/strava/{secret}",
+            handlers.receive_event,
             "Receive a Strava event",
-            description="Responds when the event is durable. It is applied within seconds.",
+            description="Responds when the event is durable. It is verified with Strava and applied"
+            " within seconds. Events with an unknown secret, subscription or athlete get the same"
+            " response and are dropped.",
             request=requests.StravaEventBody,
             request_example=examples.EVENT,
             response=responses.EventReceived,
             response_example=responses.EventReceived(),
-            errors=(
-                Forbidden(
-                    "subscription_id belongs to another subscription", code="foreign_subscription"
-                ),
-                _UNAVAILABLE,
-            ),
+            errors=(_UNAVAILABLE,),
         ),
     )
 
@@ -207,112 +245,61 @@ def _collection(handlers: Handlers) -> tuple[Endpoint, ...]:
     return (
         Endpoint(
             "GET",
-            "/workouts",
-            handlers.workouts,
-            "List your workouts, newest first",
-            query=requests.WorkoutsQuery,
-            response=responses.WorkoutPage,
-            response_example=responses.WorkoutPage([examples.WORKOUT], None),
-            **_READ,
-        ),
-        Endpoint(
-            "GET",
             "/models",
-            handlers.models,
+            handlers.list_models,
             "List the models",
-            response=responses.ModelList,
-            response_example=responses.ModelList([examples.MODEL]),
+            response=collection.ModelList,
+            response_example=collection.ModelList([examples.MODEL]),
             errors=(_UNAVAILABLE,),
         ),
         Endpoint(
             "GET",
             "/models/{model_id}",
-            handlers.model,
+            handlers.get_model,
             "Get a model with its parts",
-            response=responses.ModelWithParts,
+            response=collection.ModelWithParts,
             response_example=examples.MODEL_WITH_PARTS,
             errors=(_NO_MODEL, _UNAVAILABLE),
         ),
     )
 
 
-def _milestones(handlers: Handlers) -> tuple[Endpoint, ...]:
-    too_many = Conflict("An account has at most 50 milestones", code="too_many_milestones")
-    body: dict[str, Any] = {
-        "response": responses.MilestoneBody,
-        "response_example": examples.MILESTONE,
-    }
-    read: dict[str, Any] = {"errors": (_NO_MILESTONE, _NO_SESSION, _UNAVAILABLE), **_SESSION}
-    create = body | _change(_NO_MODEL, too_many, _TOO_MANY_WORKOUTS)
-    recompute = body | _change(_NO_MILESTONE, _TOO_MANY_WORKOUTS)
-    return (
-        Endpoint(
-            "POST",
-            "/milestones",
-            handlers.create_milestone,
-            "Create a milestone",
-            request=requests.NewMilestoneBody,
-            request_example=examples.NEW_MILESTONE,
-            status=201,
-            **create,
-        ),
-        Endpoint(
-            "GET",
-            "/milestones",
-            handlers.list_milestones,
-            "List your milestones, oldest first",
-            response=responses.MilestoneList,
-            response_example=responses.MilestoneList([examples.MILESTONE]),
-            **_READ,
-        ),
-        Endpoint(
-            "GET",
-            "/milestones/{milestone_id}",
-            handlers.show_milestone,
-            "Get a milestone with its awards",
-            **body,
-            **read,
-        ),
-        Endpoint(
-            "POST",
-            "/milestones/{milestone_id}/recompute",
-            handlers.recompute,
-            "Recompute a milestone",
-            **recompute,
-        ),
-        Endpoint(
-            "GET",
-            "/milestones/{milestone_id}/events",
-            handlers.stream,
-            "Subscribe to progress and mints",
-            description="Server-sent events: `milestone` first, then `progress` and `minted`.",
-            media_type="text/event-stream",
-            **read,
-        ),
-    )
-
-
 def _administration(handlers: Handlers) -> tuple[Endpoint, ...]:
+    operator: dict[str, Any] = {
+        "errors": (Unauthenticated("Invalid operator token", code="invalid_token"), _UNAVAILABLE),
+        "security": (OPERATOR_SCHEME,),
+    }
     return (
         Endpoint(
-            "DELETE",
-            "/account",
-            handlers.delete_account,
-            "Delete your account",
-            description="Deletes the Strava link, all items, all sessions and the identity."
-            " Idempotent: repeat until the response is 204.",
-            status=204,
-            **_change(),
+            "GET",
+            "/admin/parked-events",
+            handlers.list_parked_events,
+            "List the Strava events that wait for a relink or an operator",
+            query=requests.ParkedEventsQuery,
+            response=responses.ParkedEventPage,
+            response_example=responses.ParkedEventPage([examples.PARKED_EVENT], None),
+            **operator,
+        ),
+        Endpoint(
+            "POST",
+            "/admin/parked-events/retry",
+            handlers.retry_parked_events,
+            "Return parked events of one athlete, or of all, to the inbox",
+            request=requests.RetryEventsBody,
+            request_example={"athleteId": 13_579_246},
+            response=responses.RetriedEvents,
+            response_example=responses.RetriedEvents(3),
+            **operator,
         ),
         Endpoint(
             "GET",
             "/admin/audit",
-            handlers.audit,
+            handlers.search_audit,
             "Search the audit trail by user, by correlation, or by event and month",
             query=requests.AuditQuery,
             response=responses.AuditPage,
             response_example=responses.AuditPage([examples.AUDIT_EVENT], None),
-            errors=(Unauthenticated("Invalid token", code="invalid_token"), _UNAVAILABLE),
-            security=("admin",),
+            errors=(Unauthenticated("Invalid operator token", code="invalid_token"), _UNAVAILABLE),
+            security=(OPERATOR_SCHEME,),
         ),
     )

@@ -4,18 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from tally.errors import Unavailable
 
 # The start key of the next page. Only the repository knows its structure.
 PageKey: TypeAlias = Mapping[str, Any]
 Number: TypeAlias = int | Decimal
 
-MAX_WORKOUTS: Final = 3000
+# Milestones that are not archived, and all that an account keeps.
 MAX_MILESTONES: Final = 50
+MAX_KEPT_MILESTONES: Final = 1000
 MAX_PARTS: Final = 99
 MAX_TARGET: Final = 1_000_000_000
 SESSION_SECONDS: Final = 30 * 86_400
 STATE_SECONDS: Final = 600
+LAST_USE_SECONDS: Final = 3600
 AUDIT_TTL_SECONDS: Final = 90 * 86_400
 IDEMPOTENCY_TTL_SECONDS: Final = 7 * 86_400
 ANONYMOUS: Final = "anonymous"
@@ -48,6 +52,16 @@ class TokensRevoked(Exception):
     """Strava rejected the tokens of a connection."""
 
 
+class TokensUnreadable(TokensRevoked):
+    """The stored tokens cannot be decrypted; Strava was not asked."""
+
+
+class ApplicationInactive(Unavailable):
+    """Strava has deactivated the application: a problem of the operator, not of an athlete."""
+
+    default_code = "strava_inactive"
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """A user account."""
@@ -56,6 +70,8 @@ class Profile:
     email: str | None
     plan: str
     created_at: str
+    # Sessions of another epoch are invalid; a new epoch ends all sessions at once.
+    session_epoch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,11 @@ class AthleteTokens:
 
 @dataclass(frozen=True, slots=True)
 class StravaConnection:
-    """The link between a user and a Strava athlete. Every token refresh increments `version`."""
+    """The link between a user and a Strava athlete. Every token refresh increments `version`.
+
+    Every link has another `link_id`, also of the same athlete; links of earlier versions have none.
+    Flat, because it mirrors one table item.
+    """
 
     user_id: str
     athlete_id: int
@@ -96,6 +116,9 @@ class StravaConnection:
     scope: str
     connected_at: str
     version: int = 1
+    link_id: str = ""
+    linked_ms: int = 0
+    needs_relink: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +130,10 @@ class BrowserSession:
     created_at: str
     expires_at: int
     encrypted_refresh_token: str | None = field(default=None, repr=False)
+    # That of the profile at sign-in; the session is valid while they are equal.
+    epoch: str = ""
+    # Epoch seconds, updated at most once an hour; None in sessions of older versions.
+    last_used_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,37 +149,6 @@ class PendingState:
     expires_at: int
     return_to: str = "/"
     encrypted_secrets: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Workout:
-    """A Strava activity. `event_time` is that of the latest applied webhook event.
-
-    Flat, because it mirrors one table item.
-    """
-
-    user_id: str
-    activity_id: int
-    name: str
-    sport_type: str
-    started_at: str
-    distance: Number
-    elevation: Number
-    moving_seconds: int
-    elapsed_seconds: int
-    event_time: int
-    is_deleted: bool = False
-    deleted_at: str | None = None
-
-
-class WorkoutProjection(NamedTuple):
-    """The attributes of a workout that progress depends on. Read by the thousand."""
-
-    sport_type: str
-    started_at: str
-    distance: Number
-    elevation: Number
-    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +170,8 @@ class ModelMeta:
     name: str
     description: str
     parts_total: int
+    # Whether workouts that were typed in count for milestones with this model.
+    counts_manual: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +205,17 @@ class Milestone:
     parts_minted: int = 0
     status: MilestoneStatus = MilestoneStatus.ACTIVE
     completed_at: str | None = None
+    # Copied from the model, which may change.
+    counts_manual: bool = True
+    # Set while the milestone cannot advance: the code of the error.
+    stalled_reason: str | None = None
+    # An archived milestone keeps its awards and does not advance.
+    archived_at: str | None = None
     version: int = 1
+
+    @property
+    def can_advance(self) -> bool:
+        return self.status is MilestoneStatus.ACTIVE and self.archived_at is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +261,33 @@ class WebhookEvent:
     received_ms: int
     attempts: int = 0
     not_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StravaSubscription:
+    """The webhook subscription of the application. The callback URL contains a secret."""
+
+    subscription_id: int
+    callback_url: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InboxWakeUp:
+    """Tells the worker to look at the events of an athlete. Every write changes the token."""
+
+    athlete_id: int
+    due: int
+    sort_key: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedEvent:
+    """An event that waits until its athlete links again or an operator retries it."""
+
+    event: WebhookEvent
+    reason: str
+    parked_at: str
 
 
 @dataclass(frozen=True, slots=True)

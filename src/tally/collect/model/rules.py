@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import floor
-from typing import Final
 
 from tally.collect.model.records import (
     MAX_PARTS,
@@ -14,30 +13,9 @@ from tally.collect.model.records import (
     MilestoneStatus,
     MilestoneWithAwards,
     Number,
-    Sport,
-    WorkoutProjection,
 )
+from tally.collect.model.workouts import WorkoutProjection
 from tally.errors import Invalid
-
-# Strava sport types by family. Other types count for no milestone.
-SPORT_FAMILIES: Final = {
-    **dict.fromkeys(
-        (
-            "Ride",
-            "VirtualRide",
-            "GravelRide",
-            "MountainBikeRide",
-            "EBikeRide",
-            "EMountainBikeRide",
-            "Handcycle",
-            "Velomobile",
-        ),
-        Sport.RIDE,
-    ),
-    **dict.fromkeys(("Run", "TrailRun", "VirtualRun", "TreadmillRun"), Sport.RUN),
-    **dict.fromkeys(("Swim", "OpenWaterSwim"), Sport.SWIM),
-    **dict.fromkeys(("Walk", "Hike"), Sport.WALK),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +47,10 @@ def progress_percent(progress: Number, total_target: int) -> int:
 
 
 def is_eligible(milestone: Milestone, workout: WorkoutProjection) -> bool:
-    """Whether a workout counts: right sport, within the period, not deleted."""
-    if workout.is_deleted or SPORT_FAMILIES.get(workout.sport_type) is not milestone.sport:
+    """Whether a workout counts: right sport, recorded as required, within the period."""
+    if workout.family is not milestone.sport:
+        return False
+    if workout.is_manual and not milestone.counts_manual:
         return False
     is_before_end = milestone.period_end is None or workout.started_at < milestone.period_end
     return milestone.period_start <= workout.started_at and is_before_end
@@ -107,12 +87,28 @@ def advance(current: MilestoneWithAwards, reached: Number, now: str) -> Advance:
         parts_minted=len(current.ledger) + len(minted),
         status=MilestoneStatus.COMPLETED if is_complete else MilestoneStatus.ACTIVE,
         completed_at=before.completed_at or (now if is_complete else None),
+        stalled_reason=None,
     )
     if after == before and not minted:
         return Advance(before, (), is_changed=False)
     return Advance(
         replace(after, updated_at=now, version=before.version + 1), minted, is_changed=True
     )
+
+
+def retarget(current: MilestoneWithAwards, total_target: int, now: str) -> Advance:
+    """Compute the milestone with another target, and mint what its progress earns at once.
+
+    Only a milestone without awards has a new target, so that no threshold of an award changes.
+    """
+    before = current.milestone
+    if total_target == before.total_target:
+        return Advance(before, (), is_changed=False)
+    percent = progress_percent(before.progress, total_target)
+    edited = replace(before, total_target=total_target, percent=percent)
+    step = advance(replace(current, milestone=edited), before.progress, now)
+    after = replace(step.milestone, stalled_reason=before.stalled_reason, updated_at=now)
+    return Advance(replace(after, version=before.version + 1), step.minted, is_changed=True)
 
 
 def check_goal(total_target: int, parts_total: int) -> None:

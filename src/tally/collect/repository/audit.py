@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from tally.collect.model.records import AUDIT_TTL_SECONDS, AuditEvent
-from tally.store.access import PutItem, Query, access
+from tally.store.access import PutItem, Query, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, GlobalIndex, S, Table
@@ -55,9 +55,14 @@ class AuditRepository:
 
     @access(
         "Append audit event",
-        PutItem.conditional,
+        PutItem(
+            key={
+                "PK": f"USER#{param('userId')}",
+                "SK": f"AUDIT#{param('unixEpoch')}#{param('requestId')}",
+            },
+            condition=not_exists("PK"),
+        ),
         table=COMMIT_COLLECT_AUDIT,
-        key="PK=USER#{userId}, SK=AUDIT#{unixEpoch}#{requestId} with attribute_not_exists(PK)",
         by="system",
         trigger="AUTH_*, STRAVA_*, MILESTONE_*, ACCOUNT_*",
         frequency="Per event",
@@ -74,9 +79,11 @@ class AuditRepository:
 
     @access(
         "Audit by user",
-        Query,
+        Query(
+            where=(F("PK") == f"USER#{param('userId')}") & F("SK").begins_with("AUDIT#"),
+            forward=False,
+        ),
         table=COMMIT_COLLECT_AUDIT,
-        key="PK=USER#{userId} AND begins_with(SK, AUDIT#), newest first",
         by="user",
         trigger="GET /admin/audit?user=",
         frequency="Rare",
@@ -92,10 +99,8 @@ class AuditRepository:
 
     @access(
         "Audit by correlation",
-        Query,
+        Query(where=F("GSI1PK") == f"CORR#{param('correlationId')}", index="GSI1", forward=False),
         table=COMMIT_COLLECT_AUDIT,
-        index="GSI1",
-        key="GSI1PK=CORR#{correlationId}, newest first",
         by="user",
         trigger="GET /admin/audit?correlation=",
         frequency="Rare",
@@ -111,10 +116,12 @@ class AuditRepository:
 
     @access(
         "Audit by event and month",
-        Query,
+        Query(
+            where=F("GSI2PK") == f"EVENT#{param('eventType')}#{param('yyyyMM')}",
+            index="GSI2",
+            forward=False,
+        ),
         table=COMMIT_COLLECT_AUDIT,
-        index="GSI2",
-        key="GSI2PK=EVENT#{eventType}#{yyyyMM}, newest first",
         by="user",
         trigger="GET /admin/audit?event=&month=",
         frequency="Rare",

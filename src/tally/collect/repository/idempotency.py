@@ -1,6 +1,7 @@
 """The table `CommitCollectIdempotency`: claims on events in progress, and events that are done.
 
-A claim has a lease, which expires after a crash. Finished events are kept for seven days.
+A claim has a lease, which expires after a crash. Finished events are kept for seven days. Items
+`BUDGET#…` count the calls to Strava that events cause, over all instances.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from enum import Enum
 from typing import ClassVar
 
 from tally.collect.model.records import IDEMPOTENCY_TTL_SECONDS
-from tally.store.access import DeleteItem, GetItem, UpdateItem, access
+from tally.store.access import DeleteItem, GetItem, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -23,9 +24,10 @@ COMMIT_COLLECT_IDEMPOTENCY = Table(
         Attribute(
             "IdempotencyKey", "S", required=True, about="derived from the content of the event"
         ),
-        Attribute("status", "S", required=True, about="claimed or done"),
+        Attribute("status", "S", required=True, about="claimed, done or budget"),
         Attribute("claimedBy", "S", about="token of the claim"),
         Attribute("leaseUntil", "N", about="epoch seconds; afterwards the claim is free"),
+        Attribute("reads", "N", about="budget: calls to Strava reserved in this window"),
         Attribute(
             "expiresAt", "N", required=True, about="epoch seconds, seven days after the last change"
         ),
@@ -34,6 +36,9 @@ COMMIT_COLLECT_IDEMPOTENCY = Table(
 
 CLAIMED = "claimed"
 DONE = "done"
+BUDGET = "budget"
+# More than a run reserves for an athlete.
+MAX_RESERVED = 100
 
 
 class Claim(Enum):
@@ -48,6 +53,10 @@ def _key(key: str) -> Item:
     return {"IdempotencyKey": key}
 
 
+_KEY = _key(param("IdempotencyKey"))
+_BUDGET_KEY = _key(f"BUDGET#{param('window')}#{param('scope')}")
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotencyRepository:
     """Claims by idempotency key."""
@@ -57,9 +66,14 @@ class IdempotencyRepository:
 
     @access(
         "Claim event",
-        UpdateItem.conditional + GetItem.with_note("if the claim fails"),
+        UpdateItem(
+            key=_KEY,
+            condition=not_exists("IdempotencyKey")
+            | (F("expiresAt") <= param("now"))
+            | ((F("status") == CLAIMED) & (F("leaseUntil") <= param("now"))),
+        )
+        + GetItem(key=_KEY, project=("status",)).with_note("if the claim fails"),
         table=COMMIT_COLLECT_IDEMPOTENCY,
-        key="PK=IdempotencyKey, absent, expired, or claimed with an expired lease",
         by="system",
         trigger="Job collect-inbox",
         frequency="Per event",
@@ -89,9 +103,8 @@ class IdempotencyRepository:
 
     @access(
         "Finish event",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=F("claimedBy") == param("token")),
         table=COMMIT_COLLECT_IDEMPOTENCY,
-        key="PK=IdempotencyKey with claimedBy = :token",
         by="system",
         trigger="An event that was applied",
         frequency="Per event",
@@ -108,10 +121,50 @@ class IdempotencyRepository:
         return True
 
     @access(
-        "Release event",
-        DeleteItem.conditional,
+        "Reserve calls to Strava",
+        UpdateItem(
+            key=_BUDGET_KEY,
+            condition=not_exists("reads") | (F("reads") <= param("left")),
+            requests=MAX_RESERVED,
+        )
+        + GetItem(key=_BUDGET_KEY, project=("reads",), requests=MAX_RESERVED).with_note(
+            "if fewer are left"
+        ),
         table=COMMIT_COLLECT_IDEMPOTENCY,
-        key="PK=IdempotencyKey with claimedBy = :token and status = claimed",
+        by="system",
+        trigger="Job collect-inbox",
+        frequency="Per athlete and run",
+    )
+    async def reserve(self, key: str, wanted: int, limit: int, expires_at: int) -> int:
+        """Reserve up to `wanted` of the calls that a window allows; return how many."""
+        item_key, wanted = _key(f"BUDGET#{key}"), min(wanted, limit, MAX_RESERVED)
+        while wanted > 0:
+            is_left = not_exists("reads") | (F("reads") <= limit - wanted)
+            actions = (
+                F("reads").add(wanted),
+                F("status").set(BUDGET),
+                F("expiresAt").set(expires_at),
+            )
+            try:
+                await self.store.update(
+                    COMMIT_COLLECT_IDEMPOTENCY, item_key, *actions, condition=is_left
+                )
+            except ConditionFailed:
+                item = await self.store.get(
+                    COMMIT_COLLECT_IDEMPOTENCY, item_key, project=("reads",), consistent=True
+                )
+                left = limit if item is None else limit - int(item["reads"])
+                wanted = min(wanted - 1, left)
+            else:
+                return wanted
+        return 0
+
+    @access(
+        "Release event",
+        DeleteItem(
+            key=_KEY, condition=(F("claimedBy") == param("token")) & (F("status") == CLAIMED)
+        ),
+        table=COMMIT_COLLECT_IDEMPOTENCY,
         by="system",
         trigger="An event that failed",
         frequency="Per failure",

@@ -5,12 +5,16 @@ from typing import Any
 
 from tally.collect.model.records import MAX_PARTS, Model, ModelMeta, Part
 from tally.collect.repository.table import COMMIT_COLLECT, META, item_key, model_pk, part_sk
-from tally.store.access import BatchGetItem, BatchWriteItem, Query, access
+from tally.store.access import BatchGetItem, BatchWriteItem, Query, access, param
 from tally.store.expressions import F
 from tally.store.store import Store
 from tally.store.values import Item
 
 MAX_MODELS = 50
+
+
+_META_KEY = item_key(model_pk(param("modelId")), META)
+_PART_KEY = item_key(model_pk(param("modelId")), part_sk(param("index")))
 
 
 class Models:
@@ -21,9 +25,8 @@ class Models:
 
     @access(
         "Write shipped model",
-        BatchWriteItem,
+        BatchWriteItem(key=(_META_KEY, _PART_KEY)),
         table=COMMIT_COLLECT,
-        key="PK=MODEL#{modelId}, SK=META and PART#{index}, in batches of 25",
         by="system",
         trigger="Start of the server",
         frequency="Per start",
@@ -35,9 +38,8 @@ class Models:
 
     @access(
         "Get model with parts",
-        Query,
+        Query(where=F("PK") == model_pk(param("modelId"))),
         table=COMMIT_COLLECT,
-        key="PK=MODEL#{modelId}",
         by="both",
         trigger="GET /models/{id}, POST /milestones, minting",
         frequency="Per request, cached for minutes",
@@ -56,9 +58,8 @@ class Models:
 
     @access(
         "List models",
-        BatchGetItem,
+        BatchGetItem(key=_META_KEY),
         table=COMMIT_COLLECT,
-        key="PK=MODEL#{modelId}, SK=META for every shipped id",
         by="user",
         trigger="GET /models",
         frequency="Per request",
@@ -74,14 +75,16 @@ class Models:
 
 def _items(model: Model) -> list[Item]:
     meta, partition = model.meta, model_pk(model.meta.model_id)
+    head = item_key(partition, META) | {
+        "modelId": meta.model_id,
+        "name": meta.name,
+        "description": meta.description,
+        "partsTotal": meta.parts_total,
+    }
+    if not meta.counts_manual:
+        head["countsManual"] = False
     return [
-        item_key(partition, META)
-        | {
-            "modelId": meta.model_id,
-            "name": meta.name,
-            "description": meta.description,
-            "partsTotal": meta.parts_total,
-        },
+        head,
         *(
             item_key(partition, part_sk(part.index))
             | {
@@ -98,7 +101,13 @@ def _items(model: Model) -> list[Item]:
 
 
 def _meta(item: Mapping[str, Any]) -> ModelMeta:
-    return ModelMeta(item["modelId"], item["name"], item["description"], item["partsTotal"])
+    return ModelMeta(
+        item["modelId"],
+        item["name"],
+        item["description"],
+        item["partsTotal"],
+        item.get("countsManual", True),
+    )
 
 
 def _part(item: Mapping[str, Any]) -> Part:

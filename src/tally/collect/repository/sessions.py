@@ -4,14 +4,24 @@ A session is keyed by the SHA-256 of its id, which only the browser stores. Read
 items, whether or not TTL has deleted them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tally.collect.model.records import BrowserSession, PendingState
-from tally.store.access import BatchWriteItem, DeleteItem, GetItem, PutItem, Query, access
+from tally.store.access import (
+    BatchGetItem,
+    BatchWriteItem,
+    DeleteItem,
+    GetItem,
+    PutItem,
+    Query,
+    UpdateItem,
+    access,
+    param,
+)
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, not_exists
+from tally.store.expressions import F, exists, not_exists
 from tally.store.schema import KEYS_ONLY, Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item
@@ -29,6 +39,8 @@ COMMIT_COLLECT_SESSIONS = Table(
         Attribute("SK", "S", required=True, about="always META"),
         Attribute("userId", "S", about="session"),
         Attribute("createdAtUtc", "S", about="session: RFC 3339"),
+        Attribute("sessionEpoch", "S", about="session: equals that of PROFILE while it is valid"),
+        Attribute("lastUsedAt", "N", about="session: epoch seconds, to the hour"),
         Attribute(
             "expiresAtUtc", "N", required=True, about="epoch seconds; also checked on every read"
         ),
@@ -44,15 +56,30 @@ COMMIT_COLLECT_SESSIONS = Table(
 )
 
 META = "META"
+SESSION_PREFIX = "SESSION#"
+MAX_STREAM_SESSIONS = 100_000
+MAX_LISTED_SESSIONS = 500
 DELETE_BATCH_SIZE = 500
+_WITHOUT_SECRETS = (
+    "PK",
+    "userId",
+    "createdAtUtc",
+    "expiresAtUtc",
+    "sessionEpoch",
+    "lastUsedAt",
+)
 
 
 def _session_key(session_hash: str) -> Item:
-    return {"PK": f"SESSION#{session_hash}", "SK": META}
+    return {"PK": f"{SESSION_PREFIX}{session_hash}", "SK": META}
 
 
 def _state_key(state: str) -> Item:
     return {"PK": f"STATE#{state}", "SK": META}
+
+
+_SESSION_KEY = _session_key(param("hash"))
+_STATE_KEY = _state_key(param("state"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +91,8 @@ class BrowserSessionRepository:
 
     @access(
         "Create session",
-        PutItem.conditional,
+        PutItem(key=_SESSION_KEY, condition=not_exists("PK")),
         table=COMMIT_COLLECT_SESSIONS,
-        key="PK=SESSION#{hash}, SK=META with attribute_not_exists(PK)",
         by="user",
         trigger="GET /auth/callback",
         frequency="Per login",
@@ -79,13 +105,16 @@ class BrowserSessionRepository:
         }
         if session.encrypted_refresh_token is not None:
             item["sealed"] = session.encrypted_refresh_token
+        if session.epoch:
+            item["sessionEpoch"] = session.epoch
+        if session.last_used_at is not None:
+            item["lastUsedAt"] = session.last_used_at
         await self.store.put(COMMIT_COLLECT_SESSIONS, item, condition=not_exists("PK"))
 
     @access(
         "Resolve session",
-        GetItem,
+        GetItem(key=_SESSION_KEY),
         table=COMMIT_COLLECT_SESSIONS,
-        key="PK=SESSION#{hash}, SK=META",
         by="user",
         trigger="Every request with a cookie",
         frequency="Per request",
@@ -100,12 +129,74 @@ class BrowserSessionRepository:
         return _session(session_hash, item)
 
     @access(
-        "Delete session",
-        DeleteItem,
+        "Find active sessions",
+        BatchGetItem(key=_SESSION_KEY, project=_WITHOUT_SECRETS),
         table=COMMIT_COLLECT_SESSIONS,
-        key="PK=SESSION#{hash}, SK=META",
+        by="system",
+        trigger="Job streams: sessions with open streams",
+        frequency="Every 2 s per instance with streams",
+        bound=MAX_STREAM_SESSIONS,
+    )
+    async def find_unexpired(self, session_hashes: Sequence[str], now: int) -> list[BrowserSession]:
+        """Return those of the sessions that exist and have not expired."""
+        keys = [_session_key(session_hash) for session_hash in session_hashes]
+        found = await self.store.get_many(
+            COMMIT_COLLECT_SESSIONS, keys, project=_WITHOUT_SECRETS, consistent=True
+        )
+        return _unexpired(found, now)
+
+    @access(
+        "List a user's sessions",
+        Query(where=F("userId") == param("userId"), index="UserIndex")
+        + BatchGetItem(key=_SESSION_KEY, project=_WITHOUT_SECRETS),
+        table=COMMIT_COLLECT_SESSIONS,
         by="user",
-        trigger="POST /auth/logout, GET /auth/callback",
+        trigger="GET /sessions, DELETE /sessions/{sessionId}, GET /account/export",
+        frequency="Rare",
+        bound=MAX_LISTED_SESSIONS,
+    )
+    async def by_user(self, user_id: str, now: int) -> list[BrowserSession]:
+        """Return up to 500 sessions of a user that have not expired."""
+        keys = [
+            COMMIT_COLLECT_SESSIONS.primary_key(item)
+            async for item in self.store.items(
+                COMMIT_COLLECT_SESSIONS,
+                F("userId") == user_id,
+                index="UserIndex",
+                overflow="stop",
+            )
+        ]
+        found = await self.store.get_many(
+            COMMIT_COLLECT_SESSIONS, keys, project=_WITHOUT_SECRETS, consistent=True
+        )
+        return _unexpired(found, now)
+
+    @access(
+        "Record use of session",
+        UpdateItem(key=_SESSION_KEY, condition=exists("PK")),
+        table=COMMIT_COLLECT_SESSIONS,
+        by="user",
+        trigger="A request with a cookie",
+        frequency="Once an hour per session in use",
+    )
+    async def record_use(self, session_hash: str, now: int) -> None:
+        """Store the time of use, unless the session has ended."""
+        try:
+            await self.store.update(
+                COMMIT_COLLECT_SESSIONS,
+                _session_key(session_hash),
+                F("lastUsedAt").set(now),
+                condition=exists("PK"),
+            )
+        except ConditionFailed:
+            return
+
+    @access(
+        "Delete session",
+        DeleteItem(key=_SESSION_KEY),
+        table=COMMIT_COLLECT_SESSIONS,
+        by="user",
+        trigger="POST /auth/logout, DELETE /sessions/{sessionId}, GET /auth/callback",
         frequency="Per logout",
     )
     async def delete(self, session_hash: str) -> None:
@@ -113,11 +204,11 @@ class BrowserSessionRepository:
 
     @access(
         "Delete a user's sessions",
-        Query.on("UserIndex") + BatchWriteItem,
+        Query(where=F("userId") == param("userId"), index="UserIndex")
+        + BatchWriteItem(key=_SESSION_KEY),
         table=COMMIT_COLLECT_SESSIONS,
-        key="userId = :userId, keys only; deletes in batches of 25",
-        by="user",
-        trigger="DELETE /account",
+        by="both",
+        trigger="DELETE /sessions, job collect-deletions",
         frequency="Rare",
         bound=DELETE_BATCH_SIZE,
     )
@@ -135,9 +226,8 @@ class BrowserSessionRepository:
 
     @access(
         "Begin state",
-        PutItem.conditional,
+        PutItem(key=_STATE_KEY, condition=not_exists("PK")),
         table=COMMIT_COLLECT_SESSIONS,
-        key="PK=STATE#{state}, SK=META with attribute_not_exists(PK)",
         by="user",
         trigger="GET /auth/login, GET /strava/connect",
         frequency="Per login or link",
@@ -155,9 +245,13 @@ class BrowserSessionRepository:
 
     @access(
         "Use state once",
-        DeleteItem.conditional,
+        DeleteItem(
+            key=_STATE_KEY,
+            condition=(F("purpose") == param("purpose"))
+            & (F("boundTo") == param("boundTo"))
+            & (F("expiresAtUtc") > param("now")),
+        ),
         table=COMMIT_COLLECT_SESSIONS,
-        key="PK=STATE#{state}, SK=META with purpose, boundTo, expiresAtUtc > :now",
         by="user",
         trigger="GET /auth/callback, GET /strava/callback",
         frequency="Per login or link",
@@ -180,7 +274,21 @@ class BrowserSessionRepository:
         )
 
 
+def _unexpired(items: Sequence[Mapping[str, Any]], now: int) -> list[BrowserSession]:
+    return [
+        _session(item["PK"].removeprefix(SESSION_PREFIX), item)
+        for item in items
+        if item["expiresAtUtc"] > now
+    ]
+
+
 def _session(session_hash: str, item: Mapping[str, Any]) -> BrowserSession:
     return BrowserSession(
-        session_hash, item["userId"], item["createdAtUtc"], item["expiresAtUtc"], item.get("sealed")
+        session_hash,
+        item["userId"],
+        item["createdAtUtc"],
+        item["expiresAtUtc"],
+        item.get("sealed"),
+        item.get("sessionEpoch", ""),
+        item.get("lastUsedAt"),
     )

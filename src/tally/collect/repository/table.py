@@ -9,50 +9,95 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
+from tally.collect.model.records import Sport
 from tally.store.api import Write
 from tally.store.errors import StoreUnavailable, TransactionCancelled
-from tally.store.schema import Attribute, GlobalIndex, S, Table
+from tally.store.schema import Attribute, GlobalIndex, S, Table, include
 from tally.store.store import Store
 from tally.store.values import Item
+
+# Times are epoch seconds.
+SYNC_ATTRIBUTES: Final = (
+    Attribute("dueAt", "N", about="sync and its entry: when the next sync is due"),
+    Attribute("isDaily", "BOOL", about="sync and its entry: due earlier after a gap"),
+    Attribute("syncedAt", "N", about="sync: start of the last complete sync"),
+    Attribute("syncedFrom", "N", about="sync: start of the range of the last complete sync"),
+    Attribute("rangeStart", "N", about="sync: start of the range of the sync in progress"),
+    Attribute("syncedUntil", "N", about="sync: activities up to this time are synced"),
+    Attribute("startedAt", "N", about="sync: start of the sync in progress"),
+    Attribute("requestedAt", "N", about="sync: last request of the user"),
+    Attribute("heartbeatAt", "N", about="heartbeat: when an instance last received events"),
+    Attribute("gapEndedAt", "N", about="heartbeat: end of the last gap in the deliveries"),
+)
 
 COMMIT_COLLECT = Table(
     "CommitCollect",
     partition=S("PK"),
     sort=S("SK"),
-    indexes=(GlobalIndex("GSI1", partition=S("GSI1PK")),),
+    indexes=(
+        GlobalIndex("GSI1", partition=S("GSI1PK")),
+        GlobalIndex(
+            "GSI2",
+            partition=S("GSI2PK"),
+            sort=S("GSI2SK"),
+            projection=include(
+                "startDateUtc", "distanceMeters", "totalElevationGain", "isManual", "version"
+            ),
+        ),
+        GlobalIndex("GSI3", partition=S("GSI3PK"), sort=S("GSI3SK")),
+    ),
     attributes=(
         Attribute(
             "PK",
             "S",
             required=True,
-            about="USER#{userId}, MODEL#{modelId}, STRAVA#ATHLETE#{athleteId}, INBOX#{shard}",
+            about="USER#{userId}, MODEL#{modelId}, STRAVA#ATHLETE#{athleteId}, INBOX#…,"
+            " STRAVA#SUBSCRIPTION, SYNC#QUEUE, DELETIONS",
         ),
         Attribute(
             "SK",
             "S",
             required=True,
-            about="PROFILE, STRAVA#CONNECTION, WORKOUT#…, MILESTONE#…, META, PART#…, OWNER,"
-            " EVENT#…",
+            about="PROFILE, STRAVA#CONNECTION, STRAVA#SYNC, WORKOUT#…, MILESTONE#…, META, PART#…,"
+            " OWNER, EVENT#…, WAKEUP#…, WAIT#…, DAILY#…, HEARTBEAT, ACCOUNT#…",
         ),
         Attribute(
             "GSI1PK", "S", about="STRAVA#ATHLETE#{athleteId}, on STRAVA#CONNECTION and OWNER"
         ),
+        Attribute("GSI2PK", "S", about="USER#{userId}#{family}, on workouts that count"),
+        Attribute("GSI2SK", "S", about="{startDateUtc}#{workoutId}"),
+        Attribute("GSI3PK", "S", about="USER#{userId}, on workouts that are not deleted"),
+        Attribute("GSI3SK", "S", about="{startDateUtc}#{workoutId}"),
         Attribute(
             "userId", "S", about="owner of the item; on OWNER, the user who linked the athlete"
         ),
         Attribute("createdAtUtc", "S", about="RFC 3339"),
         Attribute("email", "S", about="PROFILE"),
         Attribute("plan", "S", about="PROFILE"),
-        Attribute("athleteId", "N", about="connection and OWNER: id at Strava"),
+        Attribute("sessionEpoch", "S", about="PROFILE: sessions of another epoch are invalid"),
+        Attribute("milestonesCreated", "N", about="PROFILE: incremented by every new milestone"),
+        Attribute(
+            "workoutsIndexed", "BOOL", about="PROFILE: whether all workouts have GSI2 and GSI3 keys"
+        ),
+        Attribute(
+            "importsVersion",
+            "N",
+            about="PROFILE: incremented by every decision about copies of workouts",
+        ),
+        Attribute("athleteId", "N", about="connection, OWNER and workout: id at Strava"),
         Attribute("sealedTokens", "S", about="connection: both tokens, AES-GCM"),
         Attribute("tokensExpireAt", "N", about="connection: epoch seconds"),
         Attribute("scope", "S", about="connection: granted scope"),
+        Attribute("linkId", "S", about="connection: id of this link"),
+        Attribute("linkedAtMs", "N", about="connection: when the link was made, epoch ms"),
+        Attribute("refreshUntil", "N", about="connection: a refresh is in progress until then"),
+        Attribute("needsRelink", "BOOL", about="connection: Strava rejected the refresh token"),
         Attribute(
             "version",
             "N",
-            about="milestone and connection: incremented by every change",
+            about="milestone, connection and workout: incremented by every change",
         ),
-        Attribute("activityId", "N", about="workout"),
+        Attribute("activityId", "N", about="workout from Strava"),
         Attribute("name", "S", about="workout, model, part and award"),
         Attribute("sportType", "S", about="workout: sport type at Strava"),
         Attribute("startDateUtc", "S", about="workout: RFC 3339"),
@@ -67,6 +112,10 @@ COMMIT_COLLECT = Table(
         ),
         Attribute("isDeleted", "BOOL", about="workout: tombstone flag"),
         Attribute("deletedAtUtc", "S", about="workout: RFC 3339"),
+        Attribute("isFlagged", "BOOL", about="workout: flagged at Strava; does not count"),
+        Attribute("isManual", "BOOL", about="workout: typed in, not recorded"),
+        Attribute("duplicateOf", "S", about="workout: id of the workout that counts instead"),
+        Attribute("isSeparated", "BOOL", about="workout: declared by its owner not a duplicate"),
         Attribute("milestoneId", "S", about="milestone and award"),
         Attribute("modelId", "S", about="model, milestone and award"),
         Attribute("sport", "S", about="milestone: RIDE, RUN, SWIM, WALK"),
@@ -79,6 +128,9 @@ COMMIT_COLLECT = Table(
         Attribute("progress", "N", about="milestone: metres, never decreases"),
         Attribute("percent", "N", about="milestone: 0 to 100"),
         Attribute("status", "S", about="milestone: ACTIVE, COMPLETED"),
+        Attribute("countsManual", "BOOL", about="model and milestone: false excludes manual ones"),
+        Attribute("stalledReason", "S", about="milestone: why it cannot advance"),
+        Attribute("archivedAtUtc", "S", about="milestone: RFC 3339"),
         Attribute("periodStartAtUtc", "S", about="milestone: RFC 3339, inclusive"),
         Attribute("periodEndAtUtc", "S", about="milestone: RFC 3339, exclusive"),
         Attribute("partIndex", "N", about="part and award: from 1"),
@@ -86,9 +138,21 @@ COMMIT_COLLECT = Table(
         Attribute("mesh", "L", about="part and award: primitives"),
         Attribute("attach", "M", about="part and award: parent part and attachment point"),
         Attribute("awardedAtUtc", "S", about="award: RFC 3339"),
-        Attribute("correlationId", "S", about="event, and the awards it caused"),
-        Attribute("attempts", "N", about="event: number of failures"),
-        Attribute("notBefore", "N", about="event: earliest retry, epoch seconds"),
+        Attribute("correlationId", "S", about="event, and the awards it caused; deletion"),
+        Attribute("attempts", "N", about="event and deletion: number of failures"),
+        Attribute(
+            "notBefore", "N", about="event, wake-up, deletion: due from then on, epoch seconds"
+        ),
+        Attribute("remainingSteps", "L", about="deletion: steps that are not done"),
+        Attribute("sealedRefreshToken", "S", about="deletion: for the OIDC provider, AES-GCM"),
+        Attribute("claimedBy", "S", about="deletion: token of the run that processes it"),
+        Attribute("leaseUntil", "N", about="deletion and sync: epoch seconds; then it is free"),
+        Attribute("lastError", "S", about="deletion: the step that failed last, and why"),
+        *SYNC_ATTRIBUTES,
+        Attribute("wakeToken", "S", about="wake-up: changes with every write"),
+        Attribute("reason", "S", about="parked event: why it is parked"),
+        Attribute("parkedAtUtc", "S", about="parked event: RFC 3339"),
+        Attribute("subscriptionId", "N", about="STRAVA#SUBSCRIPTION: id at Strava"),
     ),
 )
 
@@ -97,10 +161,13 @@ PROFILE: Final = "PROFILE"
 CONNECTION: Final = "STRAVA#CONNECTION"
 OWNER: Final = "OWNER"
 META: Final = "META"
-WORKOUT_PREFIX: Final = "WORKOUT#STRAVA#"
+DELETIONS_PK: Final = "DELETIONS"
+ACCOUNT_PREFIX: Final = "ACCOUNT#"
+WORKOUT_PREFIX: Final = "WORKOUT#"
 MILESTONE_PREFIX: Final = "MILESTONE#"
 PART_PREFIX: Final = "PART#"
 EVENT_PREFIX: Final = "EVENT#"
+WAKEUP_PREFIX: Final = "WAKEUP#"
 
 
 def user_pk(user_id: str) -> str:
@@ -119,8 +186,12 @@ def part_sk(index: int) -> str:
     return f"{PART_PREFIX}{index:02}"
 
 
-def workout_sk(activity_id: int) -> str:
-    return f"{WORKOUT_PREFIX}{activity_id:012}"
+def workout_sk(workout_id: str) -> str:
+    return f"{WORKOUT_PREFIX}{workout_id}"
+
+
+def family_pk(user_id: str, family: Sport) -> str:
+    return f"{user_pk(user_id)}#{family.value}"
 
 
 def milestone_sk(milestone_id: str) -> str:
@@ -142,6 +213,14 @@ def inbox_shard(owner_id: int) -> int:
 
 def event_sk(event_time: int, key: str) -> str:
     return f"{EVENT_PREFIX}{event_time:012}#{key}"
+
+
+def wakeup_sk(due: int, athlete_id: int) -> str:
+    return f"{WAKEUP_PREFIX}{due:012}#{athlete_id}"
+
+
+def deletion_key(user_id: str) -> Item:
+    return item_key(DELETIONS_PK, f"{ACCOUNT_PREFIX}{user_id}")
 
 
 def item_key(partition: str, sort: str) -> Item:

@@ -1,28 +1,49 @@
-"""Items `WORKOUT#STRAVA#{activityId}`: the latest state of each activity."""
+"""Items `WORKOUT#{workoutId}`: the latest state of each workout.
+
+`index_attributes` alone decides in which indexes a workout is: GSI2 has the workouts that count, by
+user and family; GSI3 has those that are not deleted, by user. Both sort by start date.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from tally.collect.model.records import MAX_WORKOUTS, Workout, WorkoutProjection
+from tally.collect.model.records import Sport
+from tally.collect.model.workouts import (
+    MAX_COUNTED_WORKOUTS,
+    MAX_WORKOUTS,
+    Workout,
+    WorkoutProjection,
+    counted_family,
+)
 from tally.collect.repository.table import (
     COMMIT_COLLECT,
-    CONNECTION,
     WORKOUT_PREFIX,
+    family_pk,
     item_key,
-    transact_if_met,
     user_pk,
     workout_sk,
 )
 from tally.errors import Conflict
-from tally.store.access import GetItem, Query, TransactWriteItems, access
-from tally.store.api import Check, Put
+from tally.store.access import GetItem, Query, access, param
+from tally.store.api import Put
 from tally.store.errors import BoundExceeded
-from tally.store.expressions import Condition, F, not_exists
+from tally.store.expressions import Condition, F, exists, not_exists
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
-_PROJECTION = ("sportType", "startDateUtc", "distanceMeters", "totalElevationGain", "isDeleted")
-_DELETED = True
+_PROJECTION = ("SK", "startDateUtc", "distanceMeters", "totalElevationGain", "isManual", "version")
+
+
+def _within(start: str, end: str | None) -> Condition:
+    """Build the key condition of a period.
+
+    A sort key is longer than its date, so that BETWEEN excludes workouts that start at `end`.
+    """
+    return F("GSI2SK") >= start if end is None else F("GSI2SK").between(start, end)
+
+
+_OF_USER = F("GSI3PK") == user_pk(param("userId"))
+_OF_FAMILY = F("GSI2PK") == f"{user_pk(param('userId'))}#{param('family')}"
 
 
 class Workouts:
@@ -33,50 +54,22 @@ class Workouts:
 
     @access(
         "Get workout",
-        GetItem,
+        GetItem(key=item_key(user_pk(param("userId")), workout_sk(param("workoutId")))),
         table=COMMIT_COLLECT,
-        key="PK=USER#{userId}, SK=WORKOUT#STRAVA#{activityId}",
-        by="system",
-        trigger="An event that deletes or follows another",
-        frequency="Per event",
-    )
-    async def workout(self, user_id: str, activity_id: int) -> Workout | None:
-        item = await self.store.get(
-            COMMIT_COLLECT, item_key(user_pk(user_id), workout_sk(activity_id)), consistent=True
-        )
-        return None if item is None else _workout(item)
-
-    @access(
-        "Put workout",
-        TransactWriteItems,
-        table=COMMIT_COLLECT,
-        key="WORKOUT#STRAVA#{activityId} absent or with eventTime <= :eventTime;"
-        " STRAVA#CONNECTION of this athlete",
         by="system",
         trigger="Every event of an activity",
         frequency="Per event",
     )
-    async def put_workout(self, workout: Workout, athlete_id: int) -> bool:
-        """Write a workout. Return False if it is outdated or the athlete is no longer linked."""
-        writes = (
-            Put(
-                COMMIT_COLLECT,
-                _item(workout),
-                condition=not_exists("PK") | (F("eventTime") <= workout.event_time),
-            ),
-            Check(
-                COMMIT_COLLECT,
-                item_key(user_pk(workout.user_id), CONNECTION),
-                F("athleteId") == athlete_id,
-            ),
+    async def workout(self, user_id: str, workout_id: str) -> Workout | None:
+        item = await self.store.get(
+            COMMIT_COLLECT, item_key(user_pk(user_id), workout_sk(workout_id)), consistent=True
         )
-        return await transact_if_met(self.store, writes)
+        return None if item is None else read_workout(item)
 
     @access(
         "List workouts",
-        Query.filtered,
+        Query(where=_OF_USER, index="GSI3", forward=False),
         table=COMMIT_COLLECT,
-        key="PK=USER#{userId} AND begins_with(SK, WORKOUT#STRAVA#), newest first",
         by="user",
         trigger="GET /workouts",
         frequency="Per request",
@@ -87,64 +80,95 @@ class Workouts:
         """Return a page of workouts without deleted ones, and the start key of the next page."""
         page = await self.store.query(
             COMMIT_COLLECT,
-            _of_user(user_id),
-            filter=F("isDeleted") != _DELETED,
+            F("GSI3PK") == user_pk(user_id),
+            index="GSI3",
             forward=False,
             limit=limit,
             start=start,
         )
-        return [_workout(item) for item in page.items], page.next
+        return [read_workout(item) for item in page.items], page.next
 
     @access(
         "Aggregate workouts",
-        Query,
+        Query(
+            where=(
+                _OF_FAMILY & _within(param("start"), None),
+                _OF_FAMILY & _within(param("start"), param("end")),
+            ),
+            index="GSI2",
+            project=_PROJECTION,
+        ),
         table=COMMIT_COLLECT,
-        key="PK=USER#{userId} AND begins_with(SK, WORKOUT#STRAVA#), five attributes",
         by="both",
         trigger="Every event, POST /milestones, POST /milestones/{id}/recompute",
         frequency="Per event",
         bound=MAX_WORKOUTS,
     )
-    async def workout_projections(self, user_id: str) -> list[WorkoutProjection]:
-        """Return the projections of all workouts; Conflict if there are more than 3,000."""
-        items = self.store.items(
-            COMMIT_COLLECT, _of_user(user_id), project=_PROJECTION, consistent=True
-        )
+    async def counted_workouts(
+        self, user_id: str, family: Sport, start: str, end: str | None
+    ) -> list[WorkoutProjection]:
+        """Return the workouts that count for a family from `start` until before `end`.
+
+        Raise Conflict if there are more than 3,000.
+        """
+        where = (F("GSI2PK") == family_pk(user_id, family)) & _within(start, end)
+        items = self.store.items(COMMIT_COLLECT, where, index="GSI2", project=_PROJECTION)
         try:
-            return [_workout_projection(item) async for item in items]
+            return [_workout_projection(item, family) async for item in items]
         except BoundExceeded as error:
             raise Conflict(
-                f"The account has more than {MAX_WORKOUTS} workouts", code="too_many_workouts"
+                f"More than {MAX_WORKOUTS} workouts of the sport {family.value} are in the period;"
+                " choose a shorter period",
+                code="too_many_workouts",
             ) from error
 
     @access(
         "Count workouts",
-        Query,
+        Query(where=_OF_USER, index="GSI3", project=("SK",)),
         table=COMMIT_COLLECT,
-        key="PK=USER#{userId} AND begins_with(SK, WORKOUT#STRAVA#), one attribute",
         by="user",
         trigger="GET /me",
         frequency="Per request",
-        bound=MAX_WORKOUTS,
+        bound=MAX_COUNTED_WORKOUTS + 1,
     )
     async def count_workouts(self, user_id: str) -> int:
-        """Count the workouts that are not deleted, among the first 3,000."""
-        count = 0
-        async for item in self.store.items(
-            COMMIT_COLLECT, _of_user(user_id), project=("isDeleted",), overflow="stop"
-        ):
-            count += not item["isDeleted"]
-        return count
+        """Count the workouts that are not deleted, up to one more than 10,000."""
+        is_own = F("GSI3PK") == user_pk(user_id)
+        found = self.store.items(
+            COMMIT_COLLECT, is_own, index="GSI3", project=("SK",), overflow="stop"
+        )
+        return len([item async for item in found])
 
 
-def _of_user(user_id: str) -> Condition:
-    return (F("PK") == user_pk(user_id)) & F("SK").begins_with(WORKOUT_PREFIX)
+def index_attributes(workout: Workout) -> Item:
+    """Return the index keys of a workout: none, those of GSI3, or those of both indexes."""
+    if workout.is_deleted:
+        return {}
+    sort = f"{workout.started_at}#{workout.workout_id}"
+    attributes: Item = {"GSI3PK": user_pk(workout.user_id), "GSI3SK": sort}
+    family = counted_family(workout)
+    if family is not None:
+        attributes |= {"GSI2PK": family_pk(workout.user_id, family), "GSI2SK": sort}
+    return attributes
+
+
+def workout_put(workout: Workout, expected_version: int | None) -> Put:
+    """Build the conditional put of the next version, for a transaction."""
+    item = _item(workout) | {"version": (expected_version or 0) + 1}
+    return Put(COMMIT_COLLECT, item, condition=has_version(expected_version))
+
+
+def has_version(expected: int | None) -> Condition:
+    """Build the condition that the stored version is this one; None: that there is no item."""
+    if expected is None:
+        return not_exists("PK")
+    # Items that were written before workouts had versions lack the attribute.
+    return F("version") == expected if expected else exists("PK") & not_exists("version")
 
 
 def _item(workout: Workout) -> Item:
-    item: Item = item_key(user_pk(workout.user_id), workout_sk(workout.activity_id)) | {
+    item: Item = item_key(user_pk(workout.user_id), workout_sk(workout.workout_id)) | {
         "userId": workout.user_id,
-        "activityId": workout.activity_id,
         "sportType": workout.sport_type,
         "startDateUtc": workout.started_at,
         "distanceMeters": workout.distance,
@@ -154,17 +178,25 @@ def _item(workout: Workout) -> Item:
         "eventTime": workout.event_time,
         "isDeleted": workout.is_deleted,
     }
-    if workout.name:  # some DynamoDB-compatible services reject empty strings
-        item["name"] = workout.name
-    if workout.deleted_at is not None:
-        item["deletedAtUtc"] = workout.deleted_at
-    return item
+    optional = {
+        "activityId": workout.activity_id,
+        "athleteId": workout.athlete_id,
+        "name": workout.name or None,  # some DynamoDB-compatible services reject empty strings
+        "deletedAtUtc": workout.deleted_at,
+        "isFlagged": workout.is_flagged or None,
+        "isManual": workout.is_manual or None,
+        "duplicateOf": workout.duplicate_of,
+        "isSeparated": workout.is_separated or None,
+    }
+    item |= {name: value for name, value in optional.items() if value is not None}
+    return item | index_attributes(workout)
 
 
-def _workout(item: Mapping[str, Any]) -> Workout:
+def read_workout(item: Mapping[str, Any]) -> Workout:
+    """Build a workout from its item, in the table or in GSI3."""
     return Workout(
         user_id=item["userId"],
-        activity_id=item["activityId"],
+        workout_id=_workout_id(item),
         name=item.get("name", ""),
         sport_type=item["sportType"],
         started_at=item["startDateUtc"],
@@ -173,16 +205,28 @@ def _workout(item: Mapping[str, Any]) -> Workout:
         moving_seconds=item["movingSeconds"],
         elapsed_seconds=item["elapsedSeconds"],
         event_time=item["eventTime"],
+        version=item.get("version", 0),
         is_deleted=item["isDeleted"],
         deleted_at=item.get("deletedAtUtc"),
+        is_flagged=item.get("isFlagged", False),
+        is_manual=item.get("isManual", False),
+        duplicate_of=item.get("duplicateOf"),
+        is_separated=item.get("isSeparated", False),
+        athlete_id=item.get("athleteId"),
     )
 
 
-def _workout_projection(item: Mapping[str, Any]) -> WorkoutProjection:
+def _workout_id(item: Mapping[str, Any]) -> str:
+    return str(item["SK"]).removeprefix(WORKOUT_PREFIX)
+
+
+def _workout_projection(item: Mapping[str, Any], family: Sport) -> WorkoutProjection:
     return WorkoutProjection(
-        item["sportType"],
+        _workout_id(item),
+        family,
         item["startDateUtc"],
         item["distanceMeters"],
         item["totalElevationGain"],
-        item["isDeleted"],
+        item.get("isManual", False),
+        item.get("version", 0),
     )

@@ -1,31 +1,25 @@
-"""User accounts: the summary, the workouts, and complete deletion that survives interruptions."""
+"""User accounts: the summary and the workouts."""
 
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from tally.collect.model.records import (
-    BrowserSession,
     PageKey,
     Profile,
     StravaConnection,
-    Workout,
 )
+from tally.collect.model.workouts import Workout
 from tally.collect.repository.main import CollectRepository
-from tally.collect.repository.sessions import BrowserSessionRepository
-from tally.collect.service.audit import AuditTrail
 from tally.collect.service.linking import LinkingService
-from tally.collect.service.ports import DeleteIdentity
-from tally.errors import NotFound, Unauthenticated, Unavailable
-from tally.kit.encryption import DecryptionError, Encryptor
-
-# Each batch deletes up to 500 items, so this exceeds any account.
-MAX_DELETE_BATCHES: Final = 100
+from tally.collect.service.workout_reader import WorkoutReader
+from tally.errors import Unauthenticated
 
 
 @dataclass(frozen=True, slots=True)
 class AccountSummary:
-    """A profile with its Strava connection and the number of its items."""
+    """A profile with its Strava connection and the number of its items.
+
+    `workouts` is at most 10,001: there are more than 10,000.
+    """
 
     profile: Profile
     connection: StravaConnection | None
@@ -36,14 +30,11 @@ class AccountSummary:
 
 @dataclass(frozen=True, slots=True)
 class AccountService:
-    """Reads and deletes accounts."""
+    """Reads accounts."""
 
     repository: CollectRepository
-    sessions: BrowserSessionRepository
+    reader: WorkoutReader
     linking: LinkingService
-    delete_identity: DeleteIdentity
-    encryptor: Encryptor
-    audit: AuditTrail
 
     async def summary(self, user_id: str) -> AccountSummary:
         profile = await self.repository.profile(user_id)
@@ -52,8 +43,8 @@ class AccountService:
         milestones = await self.repository.milestones(user_id)
         return AccountSummary(
             profile,
-            await self.repository.connection(user_id),
-            await self.repository.count_workouts(user_id),
+            await self.linking.status(user_id),
+            await self.reader.count(user_id),
             len(milestones),
             sum(len(milestone.awards) for milestone in milestones),
         )
@@ -61,42 +52,5 @@ class AccountService:
     async def workouts(
         self, user_id: str, limit: int, start: PageKey | None
     ) -> tuple[list[Workout], PageKey | None]:
-        """Return a page of workouts, newest first, and the start key of the next page.
-
-        A page is shorter than `limit` where workouts were deleted.
-        """
-        return await self.repository.workouts(user_id, limit, start)
-
-    async def delete(self, session: BrowserSession, ip: str | None) -> None:
-        """Delete the Strava link, all items, all sessions and the identity, in this order.
-
-        Every step is idempotent. After an interruption the user repeats the request, with the same
-        session or after signing in again.
-        """
-        user_id = session.user_id
-        self.audit.record("ACCOUNT_DELETE_REQUESTED", user_id, ip=ip)
-        with suppress(NotFound):  # never linked, or unlinked by an earlier attempt
-            await self.linking.disconnect(user_id)
-        await self.repository.delete_profile(user_id)
-        await self._delete_items(user_id)
-        await self._delete_sessions(user_id)
-        await self.sessions.delete(session.session_hash)
-        if session.encrypted_refresh_token is not None:
-            # After a change of the secret, the token for the provider cannot be decrypted.
-            with suppress(DecryptionError):
-                await self.delete_identity(
-                    self.encryptor.decrypt(session.encrypted_refresh_token, user_id)
-                )
-        self.audit.record("ACCOUNT_DELETED", user_id, ip=ip)
-
-    async def _delete_items(self, user_id: str) -> None:
-        for _ in range(MAX_DELETE_BATCHES):
-            if not await self.repository.delete_items(user_id):
-                return
-        raise Unavailable("The account has more items to delete; retry", retry_after=1)
-
-    async def _delete_sessions(self, user_id: str) -> None:
-        for _ in range(MAX_DELETE_BATCHES):
-            if not await self.sessions.delete_batch(user_id):
-                return
-        raise Unavailable("The account has more sessions to delete; retry", retry_after=1)
+        """Return a page of workouts, newest first, and the start key of the next page."""
+        return await self.reader.page(user_id, limit, start)

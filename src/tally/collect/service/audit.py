@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Self
 
+from prometheus_client import Counter
+
 from tally.collect.model.records import ANONYMOUS, AuditEvent, PageKey
 from tally.collect.repository.audit import AuditRepository
 from tally.errors import Invalid, Unavailable
@@ -33,9 +35,15 @@ class AuditTrail:
     """Records audit events in the background, within an async context."""
 
     def __init__(
-        self, repository: AuditRepository, clock: Clock, key: Secret, capacity: int = QUEUE_CAPACITY
+        self,
+        repository: AuditRepository,
+        clock: Clock,
+        key: Secret,
+        dropped: Counter,
+        *,
+        capacity: int = QUEUE_CAPACITY,
     ) -> None:
-        self.dropped = 0
+        self._dropped = dropped
         self._repository = repository
         self._clock = clock
         self._key = key.reveal().encode()
@@ -80,14 +88,12 @@ class AuditTrail:
         try:
             await self.flush()
         except DeadlineExceeded:
-            _log.warning(
-                "Audit events dropped on shutdown",
-                action="audit_events_dropped",
-                count=self._queue.qsize(),
-            )
+            _log.warning("Audit queue not flushed in time", action="audit_flush_timed_out")
         if self._writer is not None:
             self._writer.cancel()
             await asyncio.wait({self._writer})
+        while not self._queue.empty():
+            self._drop(self._queue.get_nowait(), "shutdown")
 
     async def flush(self) -> None:
         """Wait until the queue is written, or raise DeadlineExceeded."""
@@ -98,6 +104,9 @@ class AuditTrail:
             event = await self._queue.get()
             try:
                 await self._append(event)
+            except asyncio.CancelledError:
+                self._drop(event, "shutdown")
+                raise
             except Exception as error:  # noqa: BLE001  (a failed event must not stop the writer)
                 self._drop(event, repr(error))
             finally:
@@ -110,7 +119,7 @@ class AuditTrail:
         raise Unavailable(f"A request has more than {MAX_EVENTS_PER_REQUEST} audit events")
 
     def _drop(self, event: AuditEvent, reason: str) -> None:
-        self.dropped += 1
+        self._dropped.inc()
         _log.warning(
             "Audit event dropped",
             action="audit_event_dropped",

@@ -1,8 +1,12 @@
-"""Milestones: creates and reads them. The progress engine advances them."""
+"""Milestones: creates, reads, edits, archives and deletes them. The engine advances them.
 
-from dataclasses import dataclass
+Every change is conditional on the version that was read, which decides races with minting.
+"""
+
+from dataclasses import dataclass, replace
 
 from tally.collect.model.records import (
+    MAX_KEPT_MILESTONES,
     MAX_MILESTONES,
     Metric,
     Milestone,
@@ -53,10 +57,6 @@ class MilestoneService:
         )
         end = None if goal.period_end is None else parse_time(goal.period_end, "periodEndAtUtc")
         check_period(start, end)
-        if len(await self.repository.milestones(user_id)) >= MAX_MILESTONES:
-            raise Conflict(
-                f"An account has at most {MAX_MILESTONES} milestones", code="too_many_milestones"
-            )
         milestone = Milestone(
             milestone_id=self.ids.next(),
             user_id=user_id,
@@ -69,26 +69,106 @@ class MilestoneService:
             period_end=end,
             created_at=now,
             updated_at=now,
+            counts_manual=model.meta.counts_manual,
         )
         return await self._write(milestone, counts_past=start < now)
 
     async def _write(self, milestone: Milestone, *, counts_past: bool) -> MilestoneWithAwards:
         if counts_past:
             # Fails before anything is written if there are too many workouts.
-            await self.repository.workout_projections(milestone.user_id)
-        if not await self.repository.create_milestone(milestone):
-            raise Unauthenticated("The account is being deleted", code="invalid_session")
+            await self.engine.workouts.of_milestone(milestone)
+        await self._insert(milestone)
         facts: dict[str, str | int] = {
             "milestone": milestone.milestone_id,
             "model": milestone.model_id,
             "target": milestone.total_target,
         }
         self.audit.record("MILESTONE_CREATED", milestone.user_id, facts)
-        return (
-            await self.engine.recompute(milestone.user_id, milestone.milestone_id)
-            if counts_past
-            else MilestoneWithAwards(milestone)
-        )
+        if not counts_past:
+            return MilestoneWithAwards(milestone)
+        try:
+            return await self.engine.recompute(milestone.user_id, milestone.milestone_id)
+        except Conflict:
+            # Too many workouts since the check: the milestone exists, so it is marked as stalled.
+            await self.engine.advance_all(milestone.user_id)
+            return await self.engine.get(milestone.user_id, milestone.milestone_id)
+
+    async def _insert(self, milestone: Milestone) -> None:
+        """Create the milestone unless there are too many, also with concurrent requests."""
+
+        async def run() -> bool:
+            created = await self.repository.milestones_created(milestone.user_id)
+            if created is None:
+                raise Unauthenticated("The account is being deleted", code="invalid_session")
+            await self._check_count(milestone.user_id)
+            return await self.repository.create_milestone(milestone, created)
+
+        await self.engine.retry(run)
+
+    async def _check_count(self, user_id: str) -> None:
+        kept = await self.repository.milestones(user_id)
+        if sum(entry.milestone.archived_at is None for entry in kept) >= MAX_MILESTONES:
+            raise Conflict(
+                f"An account has at most {MAX_MILESTONES} milestones that are not archived;"
+                " delete or archive one",
+                code="too_many_milestones",
+            )
+        if len(kept) >= MAX_KEPT_MILESTONES:
+            raise Conflict(
+                f"An account keeps at most {MAX_KEPT_MILESTONES} milestones",
+                code="too_many_milestones",
+            )
+
+    async def change_target(
+        self, user_id: str, milestone_id: str, total_target: int
+    ) -> MilestoneWithAwards:
+        """Change the target until the first part is minted."""
+        current = await self.engine.get_open(user_id, milestone_id)
+        check_goal(total_target, current.milestone.parts_total)
+        changed = await self.engine.change_target(user_id, milestone_id, total_target)
+        facts: dict[str, str | int] = {"milestone": milestone_id, "target": total_target}
+        self.audit.record("MILESTONE_TARGET_CHANGED", user_id, facts)
+        return changed
+
+    async def archive(self, user_id: str, milestone_id: str) -> MilestoneWithAwards:
+        """Archive a milestone: it stays readable with its awards, and advances no more."""
+
+        async def run() -> bool:
+            current = await self.engine.get(user_id, milestone_id)
+            if current.milestone.archived_at is not None:
+                return True
+            now = rfc3339(self.clock.now())
+            archived = replace(
+                current.milestone,
+                archived_at=now,
+                updated_at=now,
+                version=current.milestone.version + 1,
+            )
+            if not await self.repository.mint(archived, ()):
+                return False
+            self.audit.record("MILESTONE_ARCHIVED", user_id, {"milestone": milestone_id})
+            self.engine.publisher.publish(archived, ())
+            return True
+
+        await self.engine.retry(run)
+        return await self.engine.get(user_id, milestone_id)
+
+    async def delete(self, user_id: str, milestone_id: str) -> None:
+        """Delete a milestone without awards."""
+
+        async def run() -> bool:
+            current = await self.engine.get(user_id, milestone_id)
+            if current.awards:
+                raise Conflict(
+                    "The milestone has awards; archive it instead", code="milestone_has_awards"
+                )
+            if not await self.repository.delete_milestone(current.milestone):
+                return False
+            self.engine.publisher.publish(current.milestone, ())
+            return True
+
+        await self.engine.retry(run)
+        self.audit.record("MILESTONE_DELETED", user_id, {"milestone": milestone_id})
 
     async def all(self, user_id: str) -> list[MilestoneWithAwards]:
         return await self.repository.milestones(user_id)

@@ -75,5 +75,11 @@ def _parse_model(text: str) -> Model:
         Part(part["index"], part["name"], part["description"], tuple(part["mesh"]), part["attach"])
         for part in content["parts"]
     )
-    meta = ModelMeta(content["modelId"], content["name"], content["description"], len(parts))
+    meta = ModelMeta(
+        content["modelId"],
+        content["name"],
+        content["description"],
+        len(parts),
+        content.get("countsManual", True),
+    )
     return Model(meta, parts)

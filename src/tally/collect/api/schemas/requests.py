@@ -57,7 +57,32 @@ class StravaEventBody(msgspec.Struct, frozen=True):
     updates: dict[str, str | int | float | bool | None] = msgspec.field(default_factory=dict)
 
 
+class ParkedEventsQuery(StrictStruct, frozen=True):
+    """Parked events of one athlete, or of all."""
+
+    athlete: StravaId | None = None
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class RetryEventsBody(StrictStruct, frozen=True, rename="camel"):
+    """The athlete whose events are retried; null for all athletes."""
+
+    athlete_id: StravaId | None
+
+
 class WorkoutsQuery(StrictStruct, frozen=True):
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class ImportQuery(StrictStruct, frozen=True):
+    """`sport` overrides the sport of the file."""
+
+    sport: Sport | None = None
+
+
+class DeletionsQuery(StrictStruct, frozen=True):
     limit: Limit = 50
     cursor: str | None = None
 
@@ -71,6 +96,12 @@ class NewMilestoneBody(StrictStruct, frozen=True, rename="camel"):
     total_target: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
     period_start_at_utc: str | None = None
     period_end_at_utc: str | None = None
+
+
+class MilestoneChangeBody(StrictStruct, frozen=True, rename="camel"):
+    """The target is editable until the first part is minted."""
+
+    total_target: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
 class AuditQuery(StrictStruct, frozen=True):

@@ -10,17 +10,13 @@ import msgspec
 
 from tally.collect.model.records import (
     AuditEvent,
-    Award,
-    Milestone,
-    MilestoneWithAwards,
-    Model,
-    ModelMeta,
-    Part,
+    ParkedEvent,
     StravaConnection,
-    Workout,
 )
-from tally.collect.model.rules import part_threshold
+from tally.collect.model.sync import StravaSync
+from tally.collect.model.workouts import MAX_COUNTED_WORKOUTS, Workout
 from tally.collect.service.accounts import AccountSummary
+from tally.kit.clock import rfc3339_seconds
 from tally.kit.jsonable import to_jsonable
 
 
@@ -29,7 +25,7 @@ class CollectBody(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CollectHealth(CollectBody, frozen=True):
-    status: Literal["ok", "ready"]
+    status: Literal["ok"]
 
 
 class Handshake(msgspec.Struct, frozen=True):
@@ -45,12 +41,19 @@ class StravaStatus(CollectBody, frozen=True):
     athlete_id: int | None = None
     scope: str | None = None
     connected_at_utc: str | None = None
+    needs_relink: bool = False
+    # The start of the last complete sync; None before the first one.
+    last_synced_at_utc: str | None = None
+    is_syncing: bool = False
 
 
 class ItemCounts(CollectBody, frozen=True):
+    """`workouts` is at most 10,000; `has_more_workouts` says whether there are more."""
+
     workouts: int
     milestones: int
     awards: int
+    has_more_workouts: bool = False
 
 
 class MeBody(CollectBody, frozen=True):
@@ -63,7 +66,14 @@ class MeBody(CollectBody, frozen=True):
 
 
 class WorkoutBody(CollectBody, frozen=True):
-    activity_id: int
+    """A workout. `activity_id` is null for a workout from a file.
+
+    `duplicate_of` is the id of the workout that counts instead.
+    """
+
+    workout_id: str
+    source: Literal["strava", "file"]
+    activity_id: int | None
     name: str
     sport_type: str
     start_date_utc: str
@@ -71,95 +81,15 @@ class WorkoutBody(CollectBody, frozen=True):
     total_elevation_gain: float
     moving_seconds: int
     elapsed_seconds: int
+    is_flagged: bool = False
+    is_manual: bool = False
+    duplicate_of: str | None = None
+    is_separated: bool = False
 
 
 class WorkoutPage(CollectBody, frozen=True):
-    workouts: list[WorkoutBody]
+    items: list[WorkoutBody]
     next_cursor: str | None
-
-
-class ModelBody(CollectBody, frozen=True):
-    model_id: str
-    name: str
-    description: str
-    parts_total: int
-
-
-class ModelList(CollectBody, frozen=True):
-    models: list[ModelBody]
-
-
-class PartBody(CollectBody, frozen=True):
-    """`mesh` is a list of primitives; `attach` is the parent part and the attachment point."""
-
-    part_index: int
-    name: str
-    description: str
-    mesh: list[dict[str, Any]]
-    attach: dict[str, Any]
-
-
-class ModelWithParts(CollectBody, frozen=True):
-    model_id: str
-    name: str
-    description: str
-    parts_total: int
-    parts: list[PartBody]
-
-
-class AwardBody(CollectBody, frozen=True):
-    part_index: int
-    name: str
-    description: str
-    threshold: int
-    awarded_at_utc: str
-    correlation_id: str | None
-    mesh: list[dict[str, Any]]
-    attach: dict[str, Any]
-
-
-class NextPart(CollectBody, frozen=True):
-    part_index: int
-    threshold: int
-    remaining: float
-
-
-class MilestoneBody(CollectBody, frozen=True):
-    """A milestone with its awards."""
-
-    milestone_id: str
-    model_id: str
-    sport: str
-    metric: str
-    total_target: int
-    progress: float
-    percent: int
-    parts_total: int
-    parts_minted: int
-    status: str
-    period_start_at_utc: str
-    period_end_at_utc: str | None
-    created_at_utc: str
-    updated_at_utc: str
-    completed_at_utc: str | None
-    version: int
-    awards: list[AwardBody]
-    next_part: NextPart | None
-
-
-class ProgressBody(CollectBody, frozen=True):
-    """The SSE event `progress`."""
-
-    milestone_id: str
-    progress: float
-    percent: int
-    parts_minted: int
-    status: str
-    version: int
-
-
-class MilestoneList(CollectBody, frozen=True):
-    milestones: list[MilestoneBody]
 
 
 class AuditBody(CollectBody, frozen=True):
@@ -173,30 +103,80 @@ class AuditBody(CollectBody, frozen=True):
 
 
 class AuditPage(CollectBody, frozen=True):
-    events: list[AuditBody]
+    items: list[AuditBody]
     next_cursor: str | None
 
 
-def strava_status(connection: StravaConnection | None) -> StravaStatus:
+class ParkedEventBody(CollectBody, frozen=True):
+    event_key: str
+    athlete_id: int
+    object_type: str
+    object_id: int
+    aspect_type: str
+    reason: str
+    attempts: int
+    parked_at_utc: str
+
+
+class ParkedEventPage(CollectBody, frozen=True):
+    items: list[ParkedEventBody]
+    next_cursor: str | None
+
+
+class RetriedEvents(CollectBody, frozen=True):
+    retried: int
+
+
+def parked_event_body(parked: ParkedEvent) -> ParkedEventBody:
+    event = parked.event
+    return ParkedEventBody(
+        event.key,
+        event.owner_id,
+        event.object_type,
+        event.object_id,
+        event.aspect_type,
+        parked.reason,
+        event.attempts,
+        parked.parked_at,
+    )
+
+
+def strava_status(connection: StravaConnection | None, sync: StravaSync | None) -> StravaStatus:
     if connection is None:
         return StravaStatus(connected=False)
-    return StravaStatus(True, connection.athlete_id, connection.scope, connection.connected_at)
+    synced_at = None if sync is None else sync.synced_at
+    return StravaStatus(
+        True,
+        connection.athlete_id,
+        connection.scope,
+        connection.connected_at,
+        connection.needs_relink,
+        None if synced_at is None else rfc3339_seconds(synced_at),
+        sync is not None and sync.is_pending,
+    )
 
 
-def me_body(summary: AccountSummary) -> MeBody:
+def me_body(summary: AccountSummary, sync: StravaSync | None) -> MeBody:
     profile = summary.profile
     return MeBody(
         profile.user_id,
         profile.email,
         profile.plan,
         profile.created_at,
-        strava_status(summary.connection),
-        ItemCounts(summary.workouts, summary.milestones, summary.awards),
+        strava_status(summary.connection, sync),
+        ItemCounts(
+            min(summary.workouts, MAX_COUNTED_WORKOUTS),
+            summary.milestones,
+            summary.awards,
+            has_more_workouts=summary.workouts > MAX_COUNTED_WORKOUTS,
+        ),
     )
 
 
 def workout_body(workout: Workout) -> WorkoutBody:
     return WorkoutBody(
+        workout.workout_id,
+        "file" if workout.is_file else "strava",
         workout.activity_id,
         workout.name,
         workout.sport_type,
@@ -205,66 +185,10 @@ def workout_body(workout: Workout) -> WorkoutBody:
         float(workout.elevation),
         workout.moving_seconds,
         workout.elapsed_seconds,
-    )
-
-
-def model_body(meta: ModelMeta) -> ModelBody:
-    return ModelBody(meta.model_id, meta.name, meta.description, meta.parts_total)
-
-
-def model_with_parts(model: Model) -> ModelWithParts:
-    meta = model.meta
-    parts = [
-        PartBody(part.index, part.name, part.description, *_geometry(part)) for part in model.parts
-    ]
-    return ModelWithParts(meta.model_id, meta.name, meta.description, meta.parts_total, parts)
-
-
-def award_body(award: Award) -> AwardBody:
-    part = award.part
-    return AwardBody(
-        part.index,
-        part.name,
-        part.description,
-        award.threshold,
-        award.awarded_at,
-        award.correlation_id,
-        *_geometry(part),
-    )
-
-
-def milestone_body(current: MilestoneWithAwards) -> MilestoneBody:
-    milestone = current.milestone
-    return MilestoneBody(
-        milestone_id=milestone.milestone_id,
-        model_id=milestone.model_id,
-        sport=milestone.sport.value,
-        metric=milestone.metric.value,
-        total_target=milestone.total_target,
-        progress=float(milestone.progress),
-        percent=milestone.percent,
-        parts_total=milestone.parts_total,
-        parts_minted=milestone.parts_minted,
-        status=milestone.status.value,
-        period_start_at_utc=milestone.period_start,
-        period_end_at_utc=milestone.period_end,
-        created_at_utc=milestone.created_at,
-        updated_at_utc=milestone.updated_at,
-        completed_at_utc=milestone.completed_at,
-        version=milestone.version,
-        awards=[award_body(award) for award in current.awards],
-        next_part=_next_part(milestone),
-    )
-
-
-def progress_body(milestone: Milestone) -> ProgressBody:
-    return ProgressBody(
-        milestone.milestone_id,
-        float(milestone.progress),
-        milestone.percent,
-        milestone.parts_minted,
-        milestone.status.value,
-        milestone.version,
+        workout.is_flagged,
+        workout.is_manual,
+        workout.duplicate_of,
+        workout.is_separated,
     )
 
 
@@ -278,15 +202,3 @@ def audit_body(event: AuditEvent) -> AuditBody:
         to_jsonable(event.facts),
         event.ip_hash,
     )
-
-
-def _next_part(milestone: Milestone) -> NextPart | None:
-    if milestone.parts_minted >= milestone.parts_total:
-        return None
-    index = milestone.parts_minted + 1
-    threshold = part_threshold(milestone.total_target, index, milestone.parts_total)
-    return NextPart(index, threshold, max(0.0, float(threshold - milestone.progress)))
-
-
-def _geometry(part: Part) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    return [to_jsonable(primitive) for primitive in part.mesh], to_jsonable(part.attach)

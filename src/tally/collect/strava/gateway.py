@@ -2,10 +2,9 @@
 
 Reads are retried a few times. Requests that change something are sent once. After a 429, or when a
 response reports an exhausted limit, the gateway reads no activity until the quarter hour or the day
-ends.
+ends. While Strava reports the application as inactive, it reads one activity every five minutes.
 """
 
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 from urllib.parse import urlencode
@@ -14,8 +13,21 @@ import msgspec
 from pyreqwest.client import Client
 from pyreqwest.request import RequestBuilder
 
-from tally.collect.model.records import AthleteTokens, StravaTokens, TokensRevoked, Workout
+from tally.collect.model.records import (
+    ApplicationInactive,
+    AthleteTokens,
+    StravaTokens,
+    TokensRevoked,
+)
+from tally.collect.model.sync import LIST_PAGE_SIZE
 from tally.collect.model.validation import normalize_metres, parse_time
+from tally.collect.model.workouts import Workout, strava_workout_id
+from tally.collect.strava.application import (
+    INACTIVE_RETRY_SECONDS,
+    ApplicationState,
+    strava_faults,
+)
+from tally.collect.strava.rate_limits import ReadBudget, rate_limit_delay
 from tally.errors import Invalid, RateLimited, Unavailable
 from tally.kit.breaker import Breaker
 from tally.kit.clock import Clock
@@ -26,10 +38,7 @@ from tally.settings import Secret
 
 SERVICE: Final = "Strava"
 SCOPE: Final = "read,activity:read_all"
-QUARTER_HOUR_SECONDS: Final = 15 * 60
-DAY_SECONDS: Final = 86_400
 MAX_NAME_LENGTH: Final = 256
-
 _read_policy = RetryPolicy(
     attempts=3,
     base=0.2,
@@ -62,6 +71,8 @@ class _Activity(msgspec.Struct):
     total_elevation_gain: Decimal | None = None
     moving_time: int = 0
     elapsed_time: int = 0
+    flagged: bool | None = None
+    manual: bool | None = None
     athlete: _Athlete | None = None
 
 
@@ -74,19 +85,23 @@ class StravaGateway:
         clock: Clock,
         metrics: Metrics,
         *,
-        url: str,
+        api_url: str,
+        oauth_url: str,
         client_id: str,
         client_secret: Secret | None,
     ) -> None:
         self._client = client
         self._clock = clock
-        self._url = url
+        self._api_url = api_url
+        self._oauth_url = oauth_url
         self._client_id = client_id
         self._client_secret = client_secret
         self._breaker = Breaker(
             "strava", clock, metrics, is_failure=lambda error: isinstance(error, Unavailable)
         )
         self._paused_until = 0.0
+        self._budget = ReadBudget(clock)
+        self.application = ApplicationState(metrics)
 
     def authorize_url(self, redirect_uri: str, state: str) -> str:
         self._require_secret()
@@ -98,14 +113,20 @@ class StravaGateway:
             "scope": SCOPE,
             "state": state,
         }
-        return f"{self._url}/oauth/authorize?{urlencode(parameters)}"
+        return f"{self._oauth_url}/authorize?{urlencode(parameters)}"
 
     def is_paused(self) -> bool:
-        return self._clock.monotonic() < self._paused_until
+        return self.pause_seconds() > 0
+
+    def pause_seconds(self) -> float:
+        return max(0.0, self._paused_until - self._clock.monotonic())
+
+    def sync_delay(self) -> float:
+        return max(self.pause_seconds(), self._budget.sync_delay())
 
     async def exchange(self, code: str) -> AthleteTokens:
         response = await self._request_token({"grant_type": "authorization_code", "code": code})
-        if response.status in {400, 401, 403}:
+        if response.status in {400, 401}:
             raise Invalid("Strava rejected the code", code="strava_code_refused", field="code")
         token = _require_ok(response).decode(_TokenResponse, SERVICE)
         if token.athlete is None:
@@ -116,44 +137,64 @@ class StravaGateway:
         response = await self._request_token(
             {"grant_type": "refresh_token", "refresh_token": refresh_token}
         )
-        if response.status in {400, 401, 403}:
+        if response.status in {400, 401}:
             raise TokensRevoked
         return _tokens(_require_ok(response).decode(_TokenResponse, SERVICE))
 
-    async def deauthorize(self, access_token: str) -> None:
-        request = self._client.post(f"{self._url}/oauth/deauthorize").form(
-            {"access_token": access_token}
-        )
-        response = await self._breaker.call(lambda: _send(request.bearer_auth(access_token)))
-        if response.status in {400, 401, 403}:
-            raise TokensRevoked
+    async def revoke(self, refresh_token: str) -> None:
+        """Revoke an authorization with all its tokens; also succeeds if it is revoked already."""
+        form = {"token": refresh_token, "token_type_hint": "refresh_token"}
+        request = self._client.post(f"{self._oauth_url}/revoke").form(form)
+        request = request.basic_auth(self._client_id, self._require_secret().reveal())
+        response = await self._breaker.call(lambda: _send(request))
+        self.application.observe(response)
         _require_ok(response)
 
     async def activity(
         self, access_token: str, activity_id: int, athlete_id: int
     ) -> Workout | None:
         """Read an activity; None if the athlete has no such activity."""
-        delay = self._paused_until - self._clock.monotonic()
-        if delay > 0:
-            raise RateLimited("Strava's rate limit is exhausted", retry_after=delay)
-
-        async def read() -> HttpResponse:
-            request = self._client.get(f"{self._url}/api/v3/activities/{activity_id}").bearer_auth(
-                access_token
-            )
-            return await self._breaker.call(lambda: _send(request))
-
-        response = await _read_policy.call(read, self._clock)
-        self._apply_rate_limit(response)
+        response = await self._read(f"/activities/{activity_id}", access_token)
         if response.status == 404:
             return None
-        if response.status in {401, 403}:
-            raise TokensRevoked
         activity = _require_ok(response).decode(_Activity, SERVICE)
         belongs_to_athlete = activity.id == activity_id and (
             activity.athlete is None or activity.athlete.id == athlete_id
         )
-        return _workout(activity) if belongs_to_athlete else None
+        return _workout(activity, athlete_id) if belongs_to_athlete else None
+
+    async def list_activities(
+        self, access_token: str, athlete_id: int, after: int, page: int
+    ) -> list[Workout]:
+        """Read a page of the activities that start after `after`, oldest first."""
+        query = urlencode({"after": after, "page": page, "per_page": LIST_PAGE_SIZE})
+        response = await self._read(f"/athlete/activities?{query}", access_token)
+        activities = _require_ok(response).decode(list[_Activity], SERVICE)
+        if any(found.athlete and found.athlete.id != athlete_id for found in activities):
+            raise Unavailable("Strava sent activities of another athlete")
+        workouts = [_workout(found, athlete_id) for found in activities]
+        return sorted(workouts, key=lambda workout: workout.started_at)
+
+    async def _read(self, path: str, access_token: str) -> HttpResponse:
+        """Read from the API, unless a limit is exhausted; TokensRevoked for a rejected token."""
+        if delay := self.pause_seconds():
+            await self.application.check()
+            raise RateLimited("Strava's rate limit is exhausted", retry_after=delay)
+
+        async def read() -> HttpResponse:
+            request = self._client.get(f"{self._api_url}{path}").bearer_auth(access_token)
+            return await self._breaker.call(lambda: _send(request))
+
+        response = await _read_policy.call(read, self._clock)
+        try:
+            self.application.observe(response)
+        except ApplicationInactive:
+            self._paused_until = self._clock.monotonic() + INACTIVE_RETRY_SECONDS
+            raise
+        self._apply_rate_limit(response)
+        if response.status == 401:
+            raise TokensRevoked
+        return response
 
     async def _request_token(self, grant: dict[str, str]) -> HttpResponse:
         form = {
@@ -161,8 +202,13 @@ class StravaGateway:
             "client_secret": self._require_secret().reveal(),
             **grant,
         }
-        request = self._client.post(f"{self._url}/oauth/token").form(form)
-        return await self._breaker.call(lambda: _send(request))
+        request = self._client.post(f"{self._oauth_url}/token").form(form)
+        response = await self._breaker.call(lambda: _send(request))
+        self.application.observe(response)
+        if response.status in {400, 401} and strava_faults(response, "Application"):
+            # Wrong client credentials would otherwise look like a revoked token of every athlete.
+            raise Unavailable("Strava rejected the client ID or the client secret")
+        return response
 
     def _require_secret(self) -> Secret:
         if self._client_secret is None or not self._client_id:
@@ -170,41 +216,12 @@ class StravaGateway:
         return self._client_secret
 
     def _apply_rate_limit(self, response: HttpResponse) -> None:
+        self._budget.update(response.headers)
         delay = rate_limit_delay(response, self._clock.seconds())
         if delay:
             self._paused_until = self._clock.monotonic() + delay
         if response.status == 429:
             raise RateLimited("Strava's rate limit is exhausted", retry_after=delay)
-
-
-def rate_limit_delay(response: HttpResponse, now: int) -> float:
-    """Return the seconds until the next read is allowed.
-
-    Taken from Retry-After or from the limit that is exhausted; 0 if none is.
-    """
-    retry_after = response.headers.get("retry-after", "")
-    if response.status == 429 and retry_after.isascii() and retry_after.isdigit():
-        return float(min(int(retry_after), DAY_SECONDS))
-    to_quarter_hour = QUARTER_HOUR_SECONDS - now % QUARTER_HOUR_SECONDS
-    to_day = DAY_SECONDS - now % DAY_SECONDS
-    delay = to_quarter_hour if response.status == 429 else 0
-    for family in ("x-ratelimit", "x-readratelimit"):
-        limits = _parse_pair(response.headers, f"{family}-limit")
-        usages = _parse_pair(response.headers, f"{family}-usage")
-        if limits and usages:
-            delay = max(
-                delay,
-                to_quarter_hour if usages[0] >= limits[0] else 0,
-                to_day if usages[1] >= limits[1] else 0,
-            )
-    return float(delay)
-
-
-def _parse_pair(headers: Mapping[str, str], name: str) -> tuple[int, int] | None:
-    numbers = [part.strip() for part in headers.get(name, "").split(",")]
-    if len(numbers) != 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-        return None
-    return int(numbers[0]), int(numbers[1])
 
 
 async def _send(request: RequestBuilder) -> HttpResponse:
@@ -226,14 +243,14 @@ def _tokens(token: _TokenResponse) -> StravaTokens:
     return StravaTokens(token.access_token, token.refresh_token, token.expires_at)
 
 
-def _workout(activity: _Activity) -> Workout:
+def _workout(activity: _Activity, athlete_id: int) -> Workout:
     try:
         started_at = parse_time(activity.start_date, "start_date")
     except Invalid as error:
         raise Unavailable("Strava sent an activity without a valid start_date") from error
     return Workout(
         user_id="",
-        activity_id=activity.id,
+        workout_id=strava_workout_id(activity.id),
         name=activity.name[:MAX_NAME_LENGTH],
         sport_type=(activity.sport_type or activity.type or "Unknown")[:MAX_NAME_LENGTH],
         started_at=started_at,
@@ -241,5 +258,7 @@ def _workout(activity: _Activity) -> Workout:
         elevation=normalize_metres(activity.total_elevation_gain),
         moving_seconds=max(0, activity.moving_time),
         elapsed_seconds=max(0, activity.elapsed_time),
-        event_time=0,
+        is_flagged=bool(activity.flagged),
+        is_manual=bool(activity.manual),
+        athlete_id=athlete_id,
     )

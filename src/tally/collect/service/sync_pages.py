@@ -1,0 +1,102 @@
+"""Pages of a sync: compares the athlete's list of activities with the stored workouts.
+
+The stored workouts are read before the list and written with their versions, so that the result of
+a later read is never overwritten. Workouts that changed meanwhile, and activities that the list
+lacks, go to the inbox, whose worker reads each of them from Strava.
+"""
+
+from dataclasses import dataclass
+
+from tally.collect.model.records import StravaConnection, TokensRevoked, WebhookEvent
+from tally.collect.model.sync import (
+    LIST_PAGE_SIZE,
+    ListedPage,
+    SyncCursor,
+    SyncStep,
+    from_epoch,
+    plan_step,
+)
+from tally.collect.model.workouts import Workout
+from tally.collect.repository.main import CollectRepository
+from tally.collect.service.engine import ProgressEngine
+from tally.collect.service.linking import LinkingService
+from tally.collect.service.metrics import SyncMetrics
+from tally.collect.service.ports import ActivityLists
+from tally.collect.service.workouts import WorkoutWriter
+from tally.kit import logs
+from tally.kit.clock import Clock
+from tally.kit.ids import new_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPages:
+    """Reads the pages of the list, writes what has changed and advances the milestones."""
+
+    repository: CollectRepository
+    linking: LinkingService
+    strava: ActivityLists
+    engine: ProgressEngine
+    clock: Clock
+    metrics: SyncMetrics
+
+    async def sync_page(self, connection: StravaConnection, cursor: SyncCursor) -> SyncStep:
+        """Write what the next page changes, and advance the milestones once."""
+        await self.engine.workouts.ensure_indexed(connection.user_id)
+        known = await self.repository.known_workouts(
+            connection.user_id, from_epoch(cursor.after + 1)
+        )
+        listed = await self._list(connection, cursor.after)
+        step = plan_step(cursor, known, listed, connection.user_id, connection.athlete_id)
+        writer = WorkoutWriter(self.repository, self.clock)
+        written, outdated = await writer.write_many(step.changed, connection)
+        self.metrics.pages.inc()
+        self.metrics.workouts.inc(len(written))
+        conflicts = [workout.activity_id for workout in outdated]
+        unverified = [
+            activity_id for activity_id in (*step.missing, *conflicts) if activity_id is not None
+        ]
+        for activity_id in unverified:
+            await self._verify(connection, activity_id, cursor)
+        if unverified:
+            await self.repository.wake(connection.athlete_id, self.clock.seconds())
+        if written:
+            await self.engine.advance_all(connection.user_id, written)
+        return step
+
+    async def _list(self, connection: StravaConnection, after: int) -> ListedPage:
+        """Read a page. A short page may be followed by another one: only an empty one is last."""
+        found = await self._read(connection, after, 1)
+        if not found or len(found) >= LIST_PAGE_SIZE:
+            return ListedPage(found, is_last=not found)
+        more = await self._read(connection, after, 2)
+        # An activity that was added meanwhile moves others to the second page.
+        merged = {workout.workout_id: workout for workout in (*found, *more)}
+        return ListedPage(list(merged.values()), is_last=not more)
+
+    async def _read(self, connection: StravaConnection, after: int, page: int) -> list[Workout]:
+        access = await self.linking.access_token(connection)
+        athlete_id = connection.athlete_id
+        try:
+            return await self.strava.list_activities(access, athlete_id, after, page)
+        except TokensRevoked:
+            # The token may have been rotated a moment ago: retry once with a new one.
+            access = await self.linking.access_token(connection, stale=access)
+            return await self.strava.list_activities(access, athlete_id, after, page)
+
+    async def _verify(
+        self, connection: StravaConnection, activity_id: int, cursor: SyncCursor
+    ) -> None:
+        """Let the inbox worker read one activity from Strava. Once per sync and activity."""
+        await self.repository.receive(
+            WebhookEvent(
+                key=f"sync-{connection.link_id}-{activity_id}-{cursor.started_at}",
+                object_type="activity",
+                object_id=activity_id,
+                aspect_type="update",
+                owner_id=connection.athlete_id,
+                event_time=self.clock.seconds(),
+                is_deauthorisation=False,
+                correlation_id=logs.current_context().correlation_id or new_uuid(),
+                received_ms=self.clock.milliseconds(),
+            )
+        )
