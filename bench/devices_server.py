@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
-from bench.http_poster import Poster
+from bench.http_client import KeepAliveClient, open_client
 from bench.programs import Program, start_program
 
 
@@ -20,13 +20,13 @@ class DevicesServer:
     program: Program
     client: Client
     token: str
-    poster: Poster
+    board: KeepAliveClient
 
     async def post_data(self, body: bytes) -> None:
         """Post readings and verify that all were stored."""
-        status, content = await self.poster.post(body)
-        if status != 200 or not content.endswith(b'"duplicate_batch_ids":[],"rejected":[]}'):
-            raise AssertionError(f"not all readings were stored: {status} {content[-200:]!r}")
+        content = await self.board.request("POST", "/devices/data", body)
+        if not content.endswith(b'"duplicate_batch_ids":[],"rejected":[]}'):
+            raise AssertionError(f"not all readings were stored: {content[-200:]!r}")
 
     async def get(self, path: str) -> bytes:
         """Return the body of an admin request."""
@@ -55,14 +55,18 @@ async def open_devices_server(directory: Path) -> AsyncIterator[DevicesServer]:
         start_program("serve", "devices", "--port", "0", environment=environment) as program,
         ClientBuilder().max_connections(256).build() as client,
     ):
-        url = f"{program.url}/devices"
-        token = (directory / "devices-admin.key").read_text(encoding="utf-8").strip()
-        response = (
-            await client.post(f"{url}/api-keys").bearer_auth(token).body_json({}).build().send()
-        )
-        api_key = msgspec.json.decode(bytes(await response.bytes()))["api_key"]
-        poster = Poster(f"{url}/data", {"X-API-Key": api_key, "Content-Type": "application/json"})
-        try:
-            yield DevicesServer(url, program, client, token, poster)
-        finally:
-            poster.close()
+        token = (directory / "operator.token").read_text(encoding="utf-8").strip()
+        key = await create_board_key(program.url, directory)
+        headers = {"X-API-Key": key, "Content-Type": "application/json"}
+        with open_client(program.url, headers) as board:
+            yield DevicesServer(f"{program.url}/devices", program, client, token, board)
+
+
+async def create_board_key(url: str, directory: Path) -> str:
+    """Create an API key with the operator token in the data directory."""
+    token = (directory / "operator.token").read_text(encoding="utf-8").strip()
+    async with ClientBuilder().error_for_status(True).build() as client:
+        request = client.post(f"{url}/devices/api-keys").bearer_auth(token).body_json({})
+        response = await request.build().send()
+        key: str = msgspec.json.decode(bytes(await response.bytes()))["api_key"]
+        return key

@@ -3,6 +3,7 @@
 Two `tally serve scoreboard` processes share a durable PostgreSQL and a Redis; a third has no Redis.
 """
 
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tally.kit.ids import new_uuid
 from tally.kit.keyring import Keyring
 from tally.kit.metrics import Metrics
 from tally.kit.token_issuer import TokenIssuer
-from tally.scoreboard.model import CompletedAction, PlayerSession
+from tally.scoreboard.model import CompletedAction, PlayerSession, RefreshState
 from tally.scoreboard.repository.database import Database, PoolLimits, open_database_pool
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.metrics import StorageMetrics
@@ -33,7 +34,7 @@ from tally.scoreboard.service.sessions import AUDIENCE, ISSUER
 from tally.settings import Secret
 
 API = "/scoreboard/api/v1"
-_ADMIN_KEY = "the-key-of-the-operators-of-the-bench"
+_OPERATOR = "the-token-of-the-operators-of-the-bench"
 _SIGNING_KEY = "a key that signs tokens in the bench and is long"
 _HIGH_LIMIT = "1000000"
 _BATCH_SIZE = 100_000
@@ -95,10 +96,9 @@ class ScoreboardHarness:
             await self.database.value("bench", f"ANALYZE {table}")
 
     async def rebuild(self) -> int:
-        response = await self._send(
-            "POST", "/admin/leaderboard/rebuild", {"X-Admin-API-Key": _ADMIN_KEY}, None
-        )
-        players: int = msgspec.json.decode(response)["data"]["players"]
+        operator = {"Authorization": f"Bearer {_OPERATOR}"}
+        response = await self._send("POST", "/admin/leaderboard/rebuild", operator, None)
+        players: int = msgspec.json.decode(response)["players"]
         return players
 
     async def log_in(self, count: int) -> list[Player]:
@@ -110,10 +110,17 @@ class ScoreboardHarness:
         players, now = [], clock.now()
         for row in rows:
             user_id, session_id = str(row["id"]), new_uuid()
-            token = issuer.issue(user_id, seconds=3600, sid=session_id, jti=new_uuid())
+            token = issuer.issue(
+                user_id, issued_at=clock.seconds(), seconds=3600, sid=session_id, jti=new_uuid()
+            )
             await sessions.create(
                 PlayerSession(
-                    session_id, user_id, hash_token(token), None, now, now + timedelta(days=1)
+                    session_id,
+                    user_id,
+                    hash_token(token),
+                    RefreshState(None, uuid.uuid4().bytes, 0, now),
+                    now,
+                    now + timedelta(days=1),
                 )
             )
             players.append(Player(user_id, token))
@@ -209,9 +216,9 @@ def _environment(directory: Path, dsn: str, redis_url: str) -> dict[str, str]:
         "TALLY_LOG_FORMAT": "json",
         "TALLY_SCOREBOARD_DATABASE_URL": dsn,
         "TALLY_SCOREBOARD_REDIS_URL": redis_url,
-        "TALLY_SCOREBOARD_ADMIN_KEY": _ADMIN_KEY,
+        "TALLY_OPERATOR_TOKEN": _OPERATOR,
         "TALLY_SCOREBOARD_ACTION_KEYS": _SIGNING_KEY,
         "TALLY_SCOREBOARD_SESSION_KEYS": _SIGNING_KEY,
-        "TALLY_SCOREBOARD_STREAMS_PER_ADDRESS": "100000",
+        "TALLY_STREAMS_PER_ADDRESS": "100000",
         **{f"TALLY_SCOREBOARD_{name}": _HIGH_LIMIT for name in limits},
     }

@@ -27,7 +27,7 @@ from tests.devices.harness import DevicesServer, make_settings, open_server
 from tests.log_capture import captured_log
 from tests.store.emulators import engines, new_tables, service_url
 
-TABLES = Catalogue({"devices": CATALOGUE.backends["devices"]}).tables()
+TABLES = Catalogue({name: CATALOGUE.backends[name] for name in ("devices", "instance")}).tables()
 ENGINES = engines("local")
 
 

@@ -55,7 +55,8 @@ async def serve(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterator
         "TALLY_DATA_DIR": str(folder),
         "TALLY_PORT": "0",
         "TALLY_LOG_FORMAT": "json",
-        "TALLY_DEVICES_ADMIN_TOKEN": ADMIN,
+        "TALLY_SHUTDOWN_DELAY": "0",
+        "TALLY_OPERATOR_TOKEN": ADMIN,
         "TALLY_DEVICES_RATE_LIMIT": "1000000",
         "TALLY_STORE_WRITER_PROCESS_RATE": str(writer_process_rate),
     }

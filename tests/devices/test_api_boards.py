@@ -6,7 +6,8 @@ import uuid
 import msgspec
 import pytest
 
-from tests.devices.harness import DAY_MS, FIRST_MS, Board, DevicesServer, Json, assert_error, gather
+from tests.api_response import expect_error
+from tests.devices.harness import DAY_MS, FIRST_MS, Board, DevicesServer, Json, gather
 
 
 async def post_data(server: DevicesServer, key: str, content: Json) -> Json:
@@ -172,8 +173,8 @@ async def test_a_request_with_only_invalid_readings_stores_nothing(
             }
         ],
     }
-    assert_error(
-        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND"
+    expect_error(
+        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "device_not_found"
     )
 
 
@@ -202,12 +203,12 @@ async def test_a_repeated_batch_id_is_reported_once(
 async def test_the_limit_is_a_hundred_readings(server: DevicesServer, key: str) -> None:
     board = Board()
     too_many = await server.post("/data", board.data(*board.readings(101)), key=key)
-    assert_error(too_many, 400, "BATCH_SIZE_EXCEEDED", "100", "101")
-    assert_error(
-        await server.post("/data", board.data(*["?"] * 101), key=key), 400, "BATCH_SIZE_EXCEEDED"
+    expect_error(too_many, 400, "batch_size_exceeded", "100", "101")
+    expect_error(
+        await server.post("/data", board.data(*["?"] * 101), key=key), 400, "batch_size_exceeded"
     )
-    assert_error(
-        await server.post("/data", board.data(), key=key), 400, "INVALID_FORMAT", "at least 1"
+    expect_error(
+        await server.post("/data", board.data(), key=key), 400, "invalid_field", "at least 1"
     )
     await server.store_readings(board, board.readings(100), key)
     assert len(await server.readings(board)) == 100

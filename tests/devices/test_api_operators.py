@@ -7,16 +7,9 @@ from datetime import timedelta
 import pytest
 
 from tally.kit.clock import ManualClock
+from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
-from tests.devices.harness import (
-    ADMIN,
-    START,
-    Board,
-    DevicesServer,
-    assert_error,
-    new_hardware_id,
-    open_server,
-)
+from tests.devices.harness import ADMIN, START, Board, DevicesServer, new_hardware_id, open_server
 
 CONTROL_PLANE = [
     ("POST", "/api-keys"),
@@ -38,18 +31,18 @@ async def test_the_control_plane_requires_the_operator_token(
     server: DevicesServer, method: str, path: str
 ) -> None:
     """Missing, empty, of another scheme, wrong, and truncated tokens are rejected."""
-    assert_error(
+    expect_error(
         await server.operator_request(path, method, token=None),
         401,
-        "MISSING_TOKEN",
+        "missing_token",
         "Authorization",
     )
     for header in ("Bearer", "Bearer ", f"Basic {ADMIN}", ADMIN):
         response = await server.send(method, path, None, {"Authorization": header})
-        assert_error(response, 401, "MISSING_TOKEN")
+        expect_error(response, 401, "missing_token")
         assert response.headers["www-authenticate"] == "Bearer"
     for token in ("x", ADMIN[:-1], ADMIN + "x", ADMIN.upper()):
-        assert_error(await server.operator_request(path, method, token=token), 401, "INVALID_TOKEN")
+        expect_error(await server.operator_request(path, method, token=token), 401, "invalid_token")
 
 
 @pytest.mark.parametrize("path", ["/register", "/data"])
@@ -59,8 +52,8 @@ async def test_the_data_plane_requires_an_api_key(
     """Missing, empty, malformed and unknown keys are rejected, and so is the operator token."""
     board = Board()
     content = board.registration() if path == "/register" else board.data(board.reading())
-    assert_error(await server.post(path, content), 401, "MISSING_API_KEY", "X-API-Key")
-    assert_error(await server.post(path, content, key=""), 401, "MISSING_API_KEY")
+    expect_error(await server.post(path, content), 401, "missing_api_key", "X-API-Key")
+    expect_error(await server.post(path, content, key=""), 401, "missing_api_key")
     for wrong in (
         "x",
         "0" * 63,
@@ -70,19 +63,19 @@ async def test_the_data_plane_requires_an_api_key(
         key.upper() if key.upper() != key else "0",
         ADMIN,
     ):
-        assert_error(await server.post(path, content, key=wrong), 401, "INVALID_API_KEY")
-    assert_error(
+        expect_error(await server.post(path, content, key=wrong), 401, "invalid_api_key")
+    expect_error(
         await server.post(path, content, headers={"Authorization": f"Bearer {ADMIN}"}),
         401,
-        "MISSING_API_KEY",
+        "missing_api_key",
     )
-    assert_error(
-        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND"
+    expect_error(
+        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "device_not_found"
     )
 
 
 async def test_an_api_key_is_not_an_operator_token(server: DevicesServer, key: str) -> None:
-    assert_error(await server.operator_request("/devices", token=key), 401, "INVALID_TOKEN")
+    expect_error(await server.operator_request("/devices", token=key), 401, "invalid_token")
 
 
 async def test_only_the_creation_returns_the_key(server: DevicesServer) -> None:
@@ -107,9 +100,9 @@ async def test_keys_are_listed_newest_first(fresh_server: DevicesServer) -> None
         await fresh_server.clock.advance(1)
     first = await fresh_server.get_json("/api-keys?limit=3")
     rest = await fresh_server.get_json(f"/api-keys?limit=3&cursor={first['next_cursor']}")
-    assert [key["key_id"] for key in first["api_keys"] + rest["api_keys"]] == ids[::-1]
+    assert [key["key_id"] for key in first["items"] + rest["items"]] == ids[::-1]
     assert rest["next_cursor"] is None
-    assert set(first["api_keys"][0]) == {
+    assert set(first["items"][0]) == {
         "key_id",
         "created_at",
         "is_active",
@@ -125,27 +118,27 @@ async def test_every_server_rejects_a_revoked_key_within_five_seconds(
     settings = await store_target.new_settings()
     async with open_server(settings) as one, open_server(settings) as other:
         key = await one.new_key()
-        [listed] = (await one.get_json("/api-keys"))["api_keys"]
+        [listed] = (await one.get_json("/api-keys"))["items"]
         for server in (one, other):
             assert (await server.post("/register", Board().registration(), key=key)).status == 200
         assert (await one.operator_request(f"/api-keys/{listed['key_id']}", "DELETE")).status == 204
         for server in (one, other):
             await server.clock.advance(5)
             for path in ("/register", "/data"):
-                assert_error(await server.post(path, {}, key=key), 401, "KEY_REVOKED", "revoked")
-        [listed] = (await one.get_json("/api-keys"))["api_keys"]
+                expect_error(await server.post(path, {}, key=key), 401, "key_revoked", "revoked")
+        [listed] = (await one.get_json("/api-keys"))["items"]
         assert listed["is_active"] is False
 
 
 async def test_revoking_requires_an_existing_key(server: DevicesServer) -> None:
-    assert_error(
-        await server.operator_request(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "KEY_NOT_FOUND"
+    expect_error(
+        await server.operator_request(f"/api-keys/{uuid.uuid4()}", "DELETE"), 404, "key_not_found"
     )
     for invalid in ("x", "7c9e6679-7425-10de-944b-e07fc1f90ae7", "é"):
-        assert_error(
+        expect_error(
             await server.operator_request(f"/api-keys/{invalid}", "DELETE"),
             400,
-            "INVALID_FORMAT",
+            "invalid_field",
             "key_id",
         )
 
@@ -155,7 +148,8 @@ async def test_revoking_requires_an_existing_key(server: DevicesServer) -> None:
     [{"description": ""}, {"description": "x" * 257}, {"description": 7}, {"colour": 1}, [], 1],
 )
 async def test_an_invalid_description_is_rejected(server: DevicesServer, content: object) -> None:
-    assert_error(await server.operator_request("/api-keys", "POST", content), 400, "INVALID_FORMAT")
+    code = "unknown_field" if content == {"colour": 1} else "invalid_field"
+    expect_error(await server.operator_request("/api-keys", "POST", content), 400, code)
 
 
 async def test_last_used_is_updated_every_five_minutes_and_never_decreases(
@@ -168,7 +162,7 @@ async def test_last_used_is_updated_every_five_minutes_and_never_decreases(
         key = await ahead.new_key()
 
         async def last_used() -> str:
-            [listed] = (await ahead.get_json("/api-keys"))["api_keys"]
+            [listed] = (await ahead.get_json("/api-keys"))["items"]
             return str(listed["last_used_at"])
 
         times_seen = []
@@ -227,7 +221,7 @@ async def test_devices_are_listed_by_activity(fresh_server: DevicesServer) -> No
         page = await fresh_server.get_json(
             "/devices?limit=2" + (f"&cursor={cursor}" if cursor else "")
         )
-        listed += [device["hardware_id"] for device in page["devices"]]
+        listed += [device["hardware_id"] for device in page["items"]]
         cursor = page["next_cursor"]
     assert listed == [board.hardware_id for board in (boards[0], *boards[:0:-1])]
 
@@ -270,11 +264,11 @@ async def test_an_invalid_name_is_rejected(server: DevicesServer, key: str, name
     response = await server.operator_request(
         f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": name}
     )
-    assert_error(response, 400, "INVALID_FORMAT", "friendly_name")
-    assert_error(
+    expect_error(response, 400, "invalid_field", "friendly_name")
+    expect_error(
         await server.operator_request(f"/devices/{board.hardware_id}", "PATCH", {}),
         400,
-        "MISSING_FIELD",
+        "missing_field",
         "friendly_name",
     )
 
@@ -282,26 +276,26 @@ async def test_an_invalid_name_is_rejected(server: DevicesServer, key: str, name
 async def test_unknown_resources_are_not_found(server: DevicesServer) -> None:
     unknown = new_hardware_id()
     for path in ("", "/latest", "/readings", "/series?sensor=x&from=0&to=1", "/export", "/stream"):
-        assert_error(
+        expect_error(
             await server.operator_request(f"/devices/{unknown}{path}"),
             404,
-            "DEVICE_NOT_FOUND",
+            "device_not_found",
             unknown,
         )
-        assert_error(
+        expect_error(
             await server.operator_request(f"/devices/{unknown.lower()}x{path}"),
             400,
-            "INVALID_FORMAT",
+            "invalid_field",
             "hardware_id",
         )
-    assert_error(
+    expect_error(
         await server.operator_request(f"/devices/{unknown}", "PATCH", {"friendly_name": "x"}),
         404,
-        "DEVICE_NOT_FOUND",
+        "device_not_found",
     )
-    assert_error(await server.operator_request("/nowhere"), 404, "NOT_FOUND")
-    assert_error(
-        await server.operator_request("/devices", "DELETE"), 405, "METHOD_NOT_ALLOWED", "GET"
+    expect_error(await server.operator_request("/nowhere"), 404, "not_found")
+    expect_error(
+        await server.operator_request("/devices", "DELETE"), 405, "method_not_allowed", "GET"
     )
 
 
@@ -313,9 +307,12 @@ async def test_unknown_resources_are_not_found(server: DevicesServer) -> None:
 async def test_an_invalid_list_query_is_rejected(
     server: DevicesServer, path: str, query: str
 ) -> None:
-    assert_error(
+    name = query.partition("=")[0]
+    codes = {"colour": "unknown_field", "cursor": "invalid_cursor"}
+    expect_error(
         await server.operator_request(f"{path}?{query}"),
         400,
-        "INVALID_FORMAT",
-        query.partition("=")[0],
+        codes.get(name, "invalid_field"),
+        name,
+        field=name,
     )

@@ -9,6 +9,7 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.settings import Secret
+from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
 from tests.devices.harness import (
     FIRST_MS,
@@ -17,7 +18,6 @@ from tests.devices.harness import (
     START_MS,
     Board,
     DevicesServer,
-    assert_error,
     open_server,
 )
 
@@ -44,14 +44,14 @@ async def test_the_latest_reading_has_the_latest_timestamp(
 async def test_a_device_without_readings(server: DevicesServer, key: str) -> None:
     silent = Board()
     await server.post("/register", silent.registration(), key=key)
-    assert_error(
+    expect_error(
         await server.operator_request(f"/devices/{silent.hardware_id}/latest"),
         404,
-        "NO_READINGS",
+        "no_readings",
         silent.hardware_id,
     )
     assert await server.get_json(f"/devices/{silent.hardware_id}/readings") == {
-        "readings": [],
+        "items": [],
         "next_cursor": None,
     }
 
@@ -74,7 +74,7 @@ async def test_a_time_range_is_inclusive(
     server: DevicesServer, board: Board, query: str, expected: list[int]
 ) -> None:
     page = await server.get_json(f"/devices/{board.hardware_id}/readings{query}")
-    assert numbers(page["readings"]) == expected
+    assert numbers(page["items"]) == expected
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
@@ -84,10 +84,10 @@ async def test_pages_contain_each_reading_once(
     """Also if the limit changes between pages."""
     path = f"/devices/{board.hardware_id}/readings?order={order}"
     page = await server.get_json(f"{path}&limit=4")
-    found = numbers(page["readings"])
+    found = numbers(page["items"])
     while page["next_cursor"]:
         page = await server.get_json(f"{path}&limit=3&cursor={page['next_cursor']}")
-        found += numbers(page["readings"])
+        found += numbers(page["items"])
     assert found == sorted(range(10), reverse=order == "desc")
 
 
@@ -113,10 +113,11 @@ async def test_pages_contain_each_reading_once(
 async def test_an_invalid_query_is_rejected(
     server: DevicesServer, board: Board, query: str
 ) -> None:
-    assert_error(
+    codes = {"colour": "unknown_field", "cursor": "invalid_cursor"}
+    expect_error(
         await server.operator_request(f"/devices/{board.hardware_id}/readings?{query}"),
         400,
-        "INVALID_FORMAT",
+        codes.get(query.partition("=")[0], "invalid_field"),
     )
 
 
@@ -132,9 +133,7 @@ async def test_a_cursor_is_bound_to_its_query(server: DevicesServer, board: Boar
     other = Board()
     await server.store_readings(other, other.readings(3))
     own = f"/devices/{board.hardware_id}/readings"
-    assert numbers((await server.get_json(f"{own}?cursor={cursor}"))["readings"]) == list(
-        range(2, 10)
-    )
+    assert numbers((await server.get_json(f"{own}?cursor={cursor}"))["items"]) == list(range(2, 10))
     for path in (
         f"/devices/{other.hardware_id}/readings?cursor={cursor}",
         f"{own}?order=desc&cursor={cursor}",
@@ -143,7 +142,7 @@ async def test_a_cursor_is_bound_to_its_query(server: DevicesServer, board: Boar
         f"/devices?cursor={cursor}",
         f"/api-keys?cursor={cursor}",
     ):
-        assert_error(await server.operator_request(path), 400, "INVALID_FORMAT", "cursor")
+        expect_error(await server.operator_request(path), 400, "invalid_cursor", "cursor")
 
 
 async def test_a_forged_cursor_is_rejected(server: DevicesServer, board: Board) -> None:
@@ -170,10 +169,10 @@ async def test_a_forged_cursor_is_rejected(server: DevicesServer, board: Board) 
         changed[position] ^= 1
         forged.append(base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode())
     for wrong in forged:
-        assert_error(
+        expect_error(
             await server.operator_request(f"/devices/{board.hardware_id}/readings?cursor={wrong}"),
             400,
-            "INVALID_FORMAT",
+            "invalid_cursor",
             "cursor",
         )
 
@@ -185,7 +184,7 @@ async def test_a_cursor_is_valid_on_another_server(store_target: StoreTarget) ->
         await one.store_readings(board, board.readings(4))
         cursor = await get_cursor(one, board)
         page = await other.get_json(f"/devices/{board.hardware_id}/readings?cursor={cursor}")
-        assert numbers(page["readings"]) == [2, 3]
+        assert numbers(page["items"]) == [2, 3]
 
 
 async def test_expired_readings_are_deleted(store_target: StoreTarget) -> None:

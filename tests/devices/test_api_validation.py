@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.devices.harness import (
-    START_MS,
-    Board,
-    DevicesServer,
-    Json,
-    assert_error,
-    new_hardware_id,
-)
+from tests.api_response import expect_error
+from tests.devices.harness import START_MS, Board, DevicesServer, Json, new_hardware_id
 from tests.devices.test_api_boards import post_data
 
 
@@ -139,19 +133,19 @@ async def test_an_invalid_board_identity_is_rejected(
 ) -> None:
     board = Board()
     content = board.registration() if route == "/register" else board.data(board.reading())
-    assert_error(
+    expect_error(
         await server.post(route, content | INVALID_IDENTITIES[field], key=key),
         400,
-        "INVALID_FORMAT",
+        "invalid_field",
         field,
     )
-    assert_error(
-        await server.post(route, content | {field: 7}, key=key), 400, "INVALID_FORMAT", field
+    expect_error(
+        await server.post(route, content | {field: 7}, key=key), 400, "invalid_field", field
     )
     missing = {name: value for name, value in content.items() if name != field}
-    assert_error(await server.post(route, missing, key=key), 400, "MISSING_FIELD", field)
-    assert_error(
-        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "DEVICE_NOT_FOUND"
+    expect_error(await server.post(route, missing, key=key), 400, "missing_field", field)
+    expect_error(
+        await server.operator_request(f"/devices/{board.hardware_id}"), 404, "device_not_found"
     )
 
 
@@ -169,10 +163,10 @@ async def test_an_invalid_board_identity_is_rejected(
 async def test_a_hardware_id_is_an_upper_case_mac_address(
     server: DevicesServer, key: str, hardware_id: str
 ) -> None:
-    assert_error(
+    expect_error(
         await server.post("/register", Board(hardware_id).registration(), key=key),
         400,
-        "INVALID_FORMAT",
+        "invalid_field",
         "hardware_id",
     )
 
@@ -198,28 +192,29 @@ async def test_invalid_capabilities_are_rejected(
     response = await server.post(
         "/register", Board().registration(capabilities=capabilities), key=key
     )
-    assert_error(response, 400, "INVALID_FORMAT", field)
+    code = "unknown_field" if name == "an unknown part" else "invalid_field"
+    expect_error(response, 400, code, field)
 
 
 async def test_a_registration_requires_capabilities(server: DevicesServer, key: str) -> None:
     content = Board().registration()
     del content["capabilities"]
-    assert_error(
-        await server.post("/register", content, key=key), 400, "MISSING_FIELD", "capabilities"
+    expect_error(
+        await server.post("/register", content, key=key), 400, "missing_field", "capabilities"
     )
 
 
 async def test_unknown_fields_are_rejected_by_name(server: DevicesServer, key: str) -> None:
     board = Board(new_hardware_id())
-    assert_error(
+    expect_error(
         await server.post("/register", board.registration(color=1), key=key),
         400,
-        "INVALID_FORMAT",
+        "unknown_field",
         "color",
     )
-    assert_error(
+    expect_error(
         await server.post("/data", board.data(board.reading(), color=1), key=key),
         400,
-        "INVALID_FORMAT",
+        "unknown_field",
         "color",
     )

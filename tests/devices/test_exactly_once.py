@@ -158,7 +158,7 @@ async def run_history(engine: Engine, history: list[Wave]) -> None:
 @settings(max_examples=20)
 @given(histories)
 async def test_every_reading_is_stored_exactly_once(store: Store, history: list[Wave]) -> None:
-    await run_history(store.engine, history)
+    await run_history(store._engine, history)
 
 
 @settings(max_examples=40)
@@ -169,7 +169,7 @@ async def test_a_receipt_is_complete(store: Store, picks: list[int | None]) -> N
     """Also with a hundred readings that include copies and malformed ones."""
     board, server, responses = (
         Board(),
-        UnreliableServer(store.engine, ManualClock(START)),
+        UnreliableServer(store._engine, ManualClock(START)),
         Responses(),
     )
     sent = [{"batch_id": ""} if pick is None else reading(board, pick) for pick in picks]
@@ -180,4 +180,4 @@ async def test_a_receipt_is_complete(store: Store, picks: list[int | None]) -> N
     valid = {board.reading(pick)["batch_id"] for pick in picks if pick is not None and pick >= 0}
     assert responses.acknowledged == Counter(valid)
     assert responses.duplicate == valid
-    assert {item["batch_id"] for item in await stored(store.engine, board)} == valid
+    assert {item["batch_id"] for item in await stored(store._engine, board)} == valid

@@ -10,16 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tally.devices.api.schemas.exports import FORMATS, SENSORS
+from tests.api_response import expect_error
 from tests.devices.factories import random_readings, write_readings
-from tests.devices.harness import (
-    ADMIN,
-    FIRST_MS,
-    MINUTE_MS,
-    Board,
-    DevicesServer,
-    Json,
-    assert_error,
-)
+from tests.devices.harness import ADMIN, FIRST_MS, MINUTE_MS, Board, DevicesServer, Json
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +22,7 @@ async def board(server: DevicesServer) -> Board:
     key = await server.new_key()
     await server.store_readings(board, board.readings(8), key)
     await write_readings(
-        server.application.store.engine, random_readings(board, 600, 1_000, random.Random(1))
+        server.application.engine, random_readings(board, 600, 1_000, random.Random(1))
     )
     await server.operator_request(
         f"/devices/{board.hardware_id}", "PATCH", {"friendly_name": 'Beet "3", Süd'}
@@ -143,10 +136,10 @@ def parse_rows(file_format: str, body: bytes) -> list[Any]:
 async def test_an_invalid_export_query_is_rejected(
     server: DevicesServer, board: Board, query: str
 ) -> None:
-    assert_error(
+    expect_error(
         await server.operator_request(f"/devices/{board.hardware_id}/export?{query}"),
         400,
-        "INVALID_FORMAT",
+        "unknown_field" if query == "points=3" else "invalid_field",
     )
 
 

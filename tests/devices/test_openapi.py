@@ -95,29 +95,32 @@ def test_every_operation_has_examples(documented: Documented, method: str, path:
     check_examples(documented.document.raw_operation(method, path))
 
 
-# The codes of the seed, and those of the kit for HTTP errors.
+# The codes of the backend, and those of the kit for HTTP errors.
 CODES = {
-    "MISSING_API_KEY",
-    "INVALID_API_KEY",
-    "KEY_REVOKED",
-    "MISSING_TOKEN",
-    "INVALID_TOKEN",
-    "MISSING_FIELD",
-    "INVALID_FORMAT",
-    "BATCH_SIZE_EXCEEDED",
-    "DEVICE_NOT_FOUND",
-    "NO_READINGS",
-    "KEY_NOT_FOUND",
-    "TOO_LARGE",
-    "UNSUPPORTED_MEDIA",
-    "RATE_LIMITED",
-    "UNAVAILABLE",
+    "missing_api_key",
+    "invalid_api_key",
+    "key_revoked",
+    "missing_token",
+    "invalid_token",
+    "missing_field",
+    "invalid_field",
+    "malformed_json",
+    "batch_size_exceeded",
+    "device_not_found",
+    "read_only_operator",
+    "no_readings",
+    "key_not_found",
+    "too_large",
+    "unsupported_media",
+    "rate_limit_exceeded",
+    "too_many_streams",
+    "unavailable",
 }
 
 
 def test_the_document_lists_every_error_code(documented: Documented) -> None:
     assert {
-        body["error"] for entry in OPERATIONS for body in documented.document.errors(*entry)
+        body["code"] for entry in OPERATIONS for body in documented.document.errors(*entry)
     } == CODES
 
 

@@ -15,22 +15,24 @@ from tests.seed_patterns import (
 
 # In the order of the seed: query, idempotency and update patterns of each table.
 SEED = {
-    "devices: register": SeedAccess("devices", "UpdateItem", None, ("hardware_id",)),
+    "devices: register": SeedAccess(
+        "devices", "UpdateItem (conditional)", None, ("hardware_id = ",)
+    ),
     "devices: detail": SeedAccess("devices", "GetItem", None, ("hardware_id",)),
     "devices: last seen": SeedAccess(
         "devices", "UpdateItem (conditional)", None, ("hardware_id", "last_seen_at")
     ),
     "devices: listing by activity": SeedAccess(
-        "devices", "Query (GSI)", "gsi1", ('gsi1pk = "devices"', "newest first")
+        "devices", "Query (GSI)", "gsi1", ("gsi1pk = devices", "descending")
     ),
     "devices: friendly name": SeedAccess(
         "devices", "UpdateItem (conditional)", None, ("attribute_exists(hardware_id)",)
     ),
     "readings: latest": SeedAccess(
-        "device_readings", "Query", None, ("hardware_id = :", "newest first", "Limit 1")
+        "device_readings", "Query", None, ("hardware_id = :", "descending", "Limit 1")
     ),
     "readings: time range": SeedAccess(
-        "device_readings", "Query", None, ("hardware_id = :", "ts_batch BETWEEN :from AND :to")
+        "device_readings", "Query", None, ("hardware_id = :", "ts_batch BETWEEN {from}# AND {to}#")
     ),
     "batches: idempotency": SeedAccess(
         "device_readings",
@@ -43,7 +45,7 @@ SEED = {
         "api_keys", "Query (GSI)", "api_key_hash_index", ("api_key_hash = :hash",)
     ),
     "keys: listing by creation": SeedAccess(
-        "api_keys", "Query (GSI)", "gsi1", ('gsi1pk = "api_keys"', "newest first")
+        "api_keys", "Query (GSI)", "gsi1", ("gsi1pk = api_keys", "descending")
     ),
     "keys: last used": SeedAccess("api_keys", "UpdateItem (conditional)", None, ("last_used_at",)),
     "keys: revoke": SeedAccess(
@@ -79,7 +81,7 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         "Authorization": f"Bearer {ADMIN}",
         "Content-Type": "application/json",
     }
-    key_id = (await server.get_json("/api-keys"))["api_keys"][0]["key_id"]
+    key_id = (await server.get_json("/api-keys"))["items"][0]["key_id"]
     requests: list[tuple[str, str, str, Json | None]] = [
         ("GET", "/health", "/health", None),
         ("POST", "/register", "/register", board.registration()),

@@ -41,7 +41,7 @@ def device(hardware_id: str | None = None, minute: int = 0, **changes: Any) -> D
 
 
 async def stored(devices: DeviceRepository, hardware_id: str) -> dict[str, Any]:
-    found = await devices.store.engine.get(
+    found = await devices.store._engine.get(
         Get(DEVICES, {"hardware_id": hardware_id}, consistent=True)
     )
     assert found.item is not None

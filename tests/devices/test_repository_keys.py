@@ -32,7 +32,7 @@ def api_key(minute: int = 0, description: str | None = None) -> ApiKey:
 
 
 async def stored(keys: ApiKeyRepository, key_id: str) -> dict[str, Any] | None:
-    found = await keys.store.engine.get(Get(API_KEYS, {"key_id": key_id}, consistent=True))
+    found = await keys.store._engine.get(Get(API_KEYS, {"key_id": key_id}, consistent=True))
     return None if found.item is None else dict(found.item)
 
 

@@ -51,11 +51,11 @@ async def test_a_reading_and_its_batch_id_are_stored_together(readings: ReadingR
     made = reading(new_hardware_id(), friendly_name="greenhouse", clock_ahead=True)
     assert await store_all(readings, made) == [True]
     key = {"hardware_id": made.hardware_id, "ts_batch": f"{made.timestamp_ms:013}#{made.batch_id}"}
-    found = await readings.store.engine.get(Get(DEVICE_READINGS, key, consistent=True))
+    found = await readings.store._engine.get(Get(DEVICE_READINGS, key, consistent=True))
     assert found.item is not None
     assert set(found.item) == {attribute.name for attribute in DEVICE_READINGS.attributes}
     assert found.item["expiration_time"] == made.timestamp_ms // 1000 + RETENTION
-    batch = await readings.store.engine.get(
+    batch = await readings.store._engine.get(
         Get(PROCESSED_BATCHES, {"batch_id": made.batch_id}, consistent=True)
     )
     assert batch.item == {
@@ -105,7 +105,7 @@ async def test_only_a_failed_batch_condition_is_a_duplicate(
     async def cancel(transactions: Sequence[Transaction]) -> list[TransactionResult | StoreError]:
         return [TransactionCancelled([Reason(code) for code in codes]) for _ in transactions]
 
-    readings = ReadingRepository(Store(InterceptingEngine(store.engine, cancel)))
+    readings = ReadingRepository(Store(InterceptingEngine(store._engine, cancel)))
     (outcome,) = await store_all(readings, reading(new_hardware_id()))
     assert isinstance(outcome, Unavailable)
     assert not any(code in outcome.message for code in codes), "details belong in the log"

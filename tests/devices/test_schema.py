@@ -100,7 +100,8 @@ def test_the_lock_file_matches_the_seed(table: str) -> None:
 def test_the_code_matches_the_lock_file() -> None:
     locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
     assert [locked[table.name] for table in TABLES] == [normalize(table) for table in TABLES]
-    assert {table.name for table in TABLES} == set(SEED)
+    own = {table.name for table in TABLES if not table.name.startswith("tally-")}
+    assert own == set(SEED)
 
 
 async def test_created_tables_match_the_declaration(store_target: StoreTarget) -> None:

@@ -11,7 +11,8 @@ from tally.kit import logs
 from tally.kit.clock import SystemClock
 from tally.settings import Secret, Settings
 from tally.store.api import Scan
-from tests.devices.harness import ADMIN, Board, assert_error, make_settings, open_server
+from tests.api_response import expect_error
+from tests.devices.harness import ADMIN, Board, make_settings, open_server
 
 PEPPER = "a pepper of at least 32 characters, for the tests"
 
@@ -31,11 +32,11 @@ async def test_a_raw_key_is_not_persisted_or_logged(tmp_path: Path) -> None:
             await server.post("/data", board.data(board.reading()), key=sent)
             await server.post(f"/data?key={sent}", board.data(board.reading()), key=sent)
         (folder / "store.db").rename(tmp_path / "moved.db")
-        assert_error(
-            await server.post("/data", board.data(board.reading()), key=key), 503, "UNAVAILABLE"
+        expect_error(
+            await server.post("/data", board.data(board.reading()), key=key), 503, "unavailable"
         )
         (tmp_path / "moved.db").rename(folder / "store.db")
-        items = (await server.application.store.engine.scan(Scan(API_KEYS))).items
+        items = (await server.application.engine.scan(Scan(API_KEYS))).items
         shown = (await server.operator_request("/api-keys")).body.decode()
     secrets = {
         key: "the key",

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.devices.model.records import Reading
+from tests.api_response import expect_error
 from tests.devices.factories import random_readings, write_readings
-from tests.devices.harness import FIRST_MS, Board, DevicesServer, Json, assert_error
+from tests.devices.harness import FIRST_MS, Board, DevicesServer, Json
 
 SENSOR = "bme280_temp_c"
 STEP_MS = 60_000
@@ -30,7 +31,7 @@ async def create_history(server: DevicesServer, count: int) -> BoardHistory:
     board = Board()
     readings = list(random_readings(board, count, STEP_MS))
     await server.post("/register", board.registration(), key=await server.new_key())
-    await write_readings(server.application.store.engine, readings)
+    await write_readings(server.application.engine, readings)
     return BoardHistory(board, readings)
 
 
@@ -156,21 +157,21 @@ async def test_an_unknown_sensor_has_an_empty_series(
 @pytest.mark.parametrize(
     ("query", "code"),
     [
-        ("from=0&to=1", "MISSING_FIELD"),
-        ("sensor=x&to=1", "MISSING_FIELD"),
-        ("sensor=x&from=1", "MISSING_FIELD"),
-        ("sensor=&from=0&to=1", "INVALID_FORMAT"),
-        (f"sensor={'x' * 65}&from=0&to=1", "INVALID_FORMAT"),
-        ("sensor=x&from=2&to=1", "INVALID_FORMAT"),
-        ("sensor=x&from=0&to=1&points=0", "INVALID_FORMAT"),
-        ("sensor=x&from=0&to=1&points=501", "INVALID_FORMAT"),
-        ("sensor=x&from=-1&to=1", "INVALID_FORMAT"),
+        ("from=0&to=1", "missing_field"),
+        ("sensor=x&to=1", "missing_field"),
+        ("sensor=x&from=1", "missing_field"),
+        ("sensor=&from=0&to=1", "invalid_field"),
+        (f"sensor={'x' * 65}&from=0&to=1", "invalid_field"),
+        ("sensor=x&from=2&to=1", "invalid_field"),
+        ("sensor=x&from=0&to=1&points=0", "invalid_field"),
+        ("sensor=x&from=0&to=1&points=501", "invalid_field"),
+        ("sensor=x&from=-1&to=1", "invalid_field"),
     ],
 )
 async def test_an_invalid_series_query_is_rejected(
     server: DevicesServer, short: BoardHistory, query: str, code: str
 ) -> None:
-    assert_error(
+    expect_error(
         await server.operator_request(f"/devices/{short.board.hardware_id}/series?{query}"),
         400,
         code,

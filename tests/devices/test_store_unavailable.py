@@ -1,6 +1,7 @@
 """While the store is unavailable, reads fail with 503 and exports end visibly incomplete."""
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -11,14 +12,8 @@ import pytest
 from tally.devices.api.schemas.exports import FORMATS
 from tally.store import dynamodb
 from tally.store.dynamodb import DynamoDBRetryPolicy, open_dynamodb
-from tests.devices.harness import (
-    ADMIN,
-    Board,
-    DevicesServer,
-    assert_error,
-    make_settings,
-    open_server,
-)
+from tests.api_response import expect_error
+from tests.devices.harness import ADMIN, Board, DevicesServer, make_settings, open_server
 from tests.store.fake_dynamodb import Service, closed, fake_dynamodb, response
 
 PAGE = 500  # the page size of an export
@@ -34,6 +29,7 @@ async def shared() -> AsyncIterator[Service]:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "tally-secret")
         patch.setattr(dynamodb, "open_dynamodb", partial(open_dynamodb, retry_policy=retry_policy))
         async with fake_dynamodb() as service:
+            service.serves_instance = True
             yield service
 
 
@@ -73,9 +69,32 @@ async def test_reads_fail_with_503_while_the_service_is_unavailable(
 ) -> None:
     service.replies += [closed] * 10
     response = await server.operator_request(path.format(device=Board().hardware_id))
-    assert_error(response, 503, "UNAVAILABLE", "store")
+    expect_error(response, 503, "unavailable", "store")
     assert response.headers["retry-after"] == "1"
     assert len(service.sent) == 2, "reads are retried"
+
+
+async def test_a_change_that_cannot_be_audited_is_not_made(
+    server: DevicesServer, service: Service
+) -> None:
+    service.replies += [closed] * 10
+    refused = await server.operator_request("/api-keys", "POST", {})
+    expect_error(refused, 503, "unavailable")
+    assert {sent.body["TableName"] for sent in service.sent} == {"tally-operator-audit"}
+
+
+async def test_a_change_whose_outcome_cannot_be_recorded_is_made_and_logged(
+    server: DevicesServer, service: Service, log: io.StringIO
+) -> None:
+    """Its record keeps the outcome `started`."""
+    service.replies += [response({}), response({}), closed]
+    assert (await server.operator_request("/api-keys", "POST", {})).status == 201
+    assert [sent.body["TableName"] for sent in service.sent] == [
+        "tally-operator-audit",
+        "api_keys",
+        "tally-operator-audit",
+    ]
+    assert "operator_audit_failed" in log.getvalue()
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -119,7 +138,7 @@ async def all_bytes(server: DevicesServer, path: str) -> bytes:
     address = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     request = (
-        f"GET {path} HTTP/1.1\r\nHost: tally\r\nAuthorization: Bearer {ADMIN}\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ADMIN}\r\n"
         "Connection: close\r\n\r\n"
     )
     writer.write(request.encode())

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tally.kit.operators import Role
 from tests.devices.harness import ADMIN, Board, DevicesServer, Json, make_settings, open_server
 
 
@@ -36,7 +37,7 @@ class Subscriber:
 
 @asynccontextmanager
 async def subscribe(
-    server: DevicesServer, board: Board, last_event_id: str = ""
+    server: DevicesServer, board: Board, last_event_id: str = "", token: str = ADMIN
 ) -> AsyncIterator[Subscriber]:
     address = urlsplit(server.url)
     connection = socket.create_connection((address.hostname, address.port))
@@ -45,8 +46,8 @@ async def subscribe(
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**24)
     last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
     head = (
-        f"GET /devices/devices/{board.hardware_id}/stream HTTP/1.1\r\nHost: x\r\n"
-        f"Authorization: Bearer {ADMIN}\r\n{last}\r\n"
+        f"GET /devices/devices/{board.hardware_id}/stream HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {token}\r\n{last}\r\n"
     )
     writer.write(head.encode())
     response = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -122,3 +123,22 @@ async def test_a_stalled_client_is_dropped_without_affecting_others(tmp_path: Pa
             with suppress(ConnectionResetError):
                 await stalled.reader.read()  # until the server closes the connection
         assert len(await server.readings(board)) == number
+
+
+async def test_a_stream_ends_when_its_operator_is_removed(fresh_server: DevicesServer) -> None:
+    """Those of others stay open."""
+    board = Board()
+    key = await fresh_server.new_key()
+    await fresh_server.store_readings(board, [board.reading(0)], key)
+    operators = fresh_server.application.operators
+    token = await operators.add("ana", Role.VIEWER, None)
+    async with (
+        subscribe(fresh_server, board, token=token) as removed,
+        subscribe(fresh_server, board) as other,
+    ):
+        await fresh_server.application.streams.maintain()
+        await operators.remove("ana")
+        await fresh_server.application.streams.maintain()
+        assert (await removed.event())["event"] == "session_ended"
+        await fresh_server.store_readings(board, [board.reading(1)], key)
+        assert len(await other.readings(1)) == 1

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tally.dependencies import DEVICES_ADMIN_KEY, Dependencies
+from tally.dependencies import Dependencies
 from tally.devices.api.auth import DevicesAuth
 from tally.devices.api.events import ReadingPublisher
 from tally.devices.api.handlers import Handlers
@@ -25,7 +25,9 @@ from tally.devices.service.services import DevicesServices
 from tally.kit.backend import Probe
 from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
+from tally.kit.operators import protect
 from tally.kit.rate_limiter import RateLimiter
+from tally.kit.time_slices import TimeSlices
 from tally.kit.ttl_cache import TTLCache
 
 REPOSITORIES: Final = (DeviceRepository, ReadingRepository, ApiKeyRepository)
@@ -48,16 +50,14 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
     services = _services(dependencies)
     handlers = Handlers(
         services=services,
-        auth=DevicesAuth(services.keys, dependencies.key(DEVICES_ADMIN_KEY)),
+        auth=DevicesAuth(services.keys),
         cursors=dependencies.cursors,
         hub=dependencies.hub,
+        streams=dependencies.streams,
+        operators=dependencies.operators,
+        slices=TimeSlices(),
     )
-    origins = tuple(
-        origin.strip()
-        for origin in dependencies.settings.devices_cors_origins.split(",")
-        if origin.strip()
-    )
-    yield Devices(devices_api(handlers, origins), services)
+    yield Devices(protect(devices_api(handlers), dependencies.operators), services)
 
 
 def _services(dependencies: Dependencies) -> DevicesServices:

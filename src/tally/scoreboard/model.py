@@ -89,10 +89,24 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class UserCredentials:
-    """An account and the password hash to verify a login against."""
+    """An account and the password hash to verify a login against.
+
+    `is_known_address` means that the player has signed in from the client's address before.
+    """
 
     user: User
     password_hash: str = field(repr=False)
+    is_known_address: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordChange:
+    """New password of a player, requested in a session, which stays open."""
+
+    user_id: str
+    session_id: str
+    old_hash: str = field(repr=False)
+    new_hash: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +129,26 @@ class ClientInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayerSession:
-    """A login.
+class RefreshState:
+    """The refresh token of a session: its hex SHA-256, and what derives its successor.
 
-    `token_hash` and `refresh_hash` are the hex SHA-256 of the current access token and refresh
-    token.
+    `generation` counts the refreshes; the last one was at `renewed_at`.
     """
+
+    token_hash: str | None
+    secret: bytes = field(repr=False)
+    generation: int
+    renewed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerSession:
+    """A login; `token_hash` is the hex SHA-256 of the current access token."""
 
     session_id: str
     user_id: str
     token_hash: str
-    refresh_hash: str | None
+    refresh: RefreshState
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None = None
@@ -136,20 +159,6 @@ class PlayerSession:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRenewal:
-    """The result of a token refresh.
-
-    `session` is the renewed session, or None if the refresh token is invalid. `revoked_hashes` are
-    access tokens to revoke in the cache. `is_reuse` means that the refresh token had been used
-    before, so it was copied; the session is revoked.
-    """
-
-    session: PlayerSession | None
-    revoked_hashes: tuple[str, ...] = ()
-    is_reuse: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class CachedSession:
     """The cached state of an access token, looked up by its hash."""
 
@@ -157,6 +166,15 @@ class CachedSession:
     session_id: str
     expires_at: datetime
     is_revoked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow:
+    """The sliding window of a client for one kind of request, which admits `limit` requests."""
+
+    scope: str
+    client: str
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,21 +304,6 @@ class DriftReport:
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimitStatus:
-    """A rate limit's decision on one request.
-
-    `reset_after` is the number of seconds until the window is empty, `retry_after` until one more
-    request is allowed.
-    """
-
-    is_allowed: bool
-    limit: int
-    remaining: int
-    reset_after: float
-    retry_after: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class DatabaseStats:
     """PostgreSQL: bytes on disk, connections, total transactions, buffer cache hit ratio."""
 
@@ -341,7 +344,7 @@ def parse_user_id(text: str) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError as error:
-        raise Invalid("user_id must be a UUID", field="user_id") from error
+        raise Invalid("user_id must be a UUID", code="invalid_field", field="user_id") from error
 
 
 def to_microseconds(moment: datetime) -> int:

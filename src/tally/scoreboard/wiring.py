@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from tally.dependencies import SCOREBOARD_ADMIN_KEY, SCOREBOARD_INTERNAL_KEY, Dependencies
+from tally.dependencies import Dependencies
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import ValkeyServer, open_valkey_server
 from tally.kit.backend import Probe
@@ -12,6 +12,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
 from tally.kit.keyring import Keyring
+from tally.kit.operators import protect
 from tally.kit.token_issuer import TokenIssuer
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.auth import ScoreboardAuth
@@ -27,6 +28,7 @@ from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.repository.database import Database, PoolLimits, open_database_pool
 from tally.scoreboard.repository.drift import DriftChecker
 from tally.scoreboard.repository.events import EventRepository
+from tally.scoreboard.repository.failed_sign_ins import FailedSignInRepository
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.repository.metrics import StorageMetrics
@@ -36,10 +38,11 @@ from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
 from tally.scoreboard.repository.redis_client import InstrumentedRedis, open_redis
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import PlayerSessionRepository
-from tally.scoreboard.repository.stream_registry import StreamRegistry
+from tally.scoreboard.service.account_throttle import AccountThrottle
 from tally.scoreboard.service.accounts import PlayerAccounts
 from tally.scoreboard.service.action_tokens import ActionTokens
 from tally.scoreboard.service.actions import Actions
+from tally.scoreboard.service.admission import RequestAdmission
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
@@ -54,7 +57,6 @@ from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.server_stats import ServerStats
 from tally.scoreboard.service.services import ScoreboardServices
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, PlayerSessions
-from tally.scoreboard.service.stream_slots import StreamSlots
 from tally.settings import Secret, Settings
 
 
@@ -104,7 +106,7 @@ async def open_scoreboard(dependencies: Dependencies) -> AsyncIterator[Scoreboar
         services = _services(_core(dependencies, database, redis), passwords)
         await stack.enter_async_context(services.broadcaster.running())
         yield Scoreboard(
-            api=scoreboard_api(_handlers(dependencies, services)),
+            api=protect(scoreboard_api(_handlers(dependencies, services)), dependencies.operators),
             jobs=scoreboard_jobs(services, AdvisoryLocks(database)),
             probes=(
                 Probe("postgresql", database.ping),
@@ -164,6 +166,8 @@ def _core(dependencies: Dependencies, database: Database, redis: InstrumentedRed
 def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServices:
     settings, clock = core.dependencies.settings, core.dependencies.clock
     breaker, sessions = core.writer.breaker, _sessions(core)
+    windows = RateLimitRepository(core.redis, clock)
+    limiter = SlidingWindowLimiter(windows, breaker, LocalSlidingWindows(clock))
     tokens = ActionTokens(
         _keyring(core.dependencies, settings.scoreboard_action_keys, "scoreboard-actions.key")
     )
@@ -182,15 +186,8 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
         leaderboard=core.writer.leaderboard,
         broadcaster=core.writer.broadcaster,
         cache_sync=_cache_sync(core),
-        rate_limiter=SlidingWindowLimiter(
-            RateLimitRepository(core.redis, clock), breaker, LocalSlidingWindows(clock)
-        ),
-        stream_slots=StreamSlots(
-            StreamRegistry(core.redis),
-            breaker,
-            per_user=settings.scoreboard_streams_per_user,
-            per_address=settings.scoreboard_streams_per_address,
-        ),
+        rate_limiter=limiter,
+        admission=RequestAdmission(windows, limiter, sessions, core.writer.leaderboard, breaker),
         retention=_retention(core),
         server_stats=ServerStats(core.database, core.redis),
     )
@@ -203,6 +200,11 @@ def _accounts(
         accounts=AccountRepository(core.database),
         events=EventRepository(core.database),
         passwords=passwords,
+        throttle=AccountThrottle(
+            FailedSignInRepository(core.database),
+            core.dependencies.clock,
+            core.dependencies.metrics,
+        ),
         sessions=sessions,
         leaderboard=core.writer.leaderboard,
         writer=core.writer,
@@ -248,6 +250,7 @@ def _retention(core: _Core) -> Retention:
         events=EventRepository(core.database),
         scores=core.scores,
         actions=ActionRepository(core.database),
+        failed_sign_ins=FailedSignInRepository(core.database),
         clock=core.dependencies.clock,
         events_days=core.dependencies.settings.scoreboard_events_days,
     )
@@ -256,8 +259,9 @@ def _retention(core: _Core) -> Retention:
 def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> ScoreboardHandlers:
     auth = ScoreboardAuth(
         sessions=services.sessions,
-        internal_key=dependencies.key(SCOREBOARD_INTERNAL_KEY),
-        admin_key=dependencies.key(SCOREBOARD_ADMIN_KEY),
+        internal_key=dependencies.secret(
+            dependencies.settings.scoreboard_internal_key, "scoreboard-internal.key"
+        ),
     )
     return ScoreboardHandlers(
         public=Handlers(
@@ -269,10 +273,10 @@ def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> Score
         stream=LeaderboardStream(
             hub=dependencies.hub,
             broadcaster=services.broadcaster,
-            slots=services.stream_slots,
+            streams=dependencies.streams,
             auth=auth,
         ),
-        admin=AdminHandlers(auth, services.cache_sync),
+        admin=AdminHandlers(services.cache_sync),
     )
 
 

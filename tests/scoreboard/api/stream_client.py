@@ -60,7 +60,7 @@ async def connect(
     # A small buffer, so that the server soon notices a client that does not read.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**24)
-    lines = [f"GET {API}/leaderboard/stream HTTP/1.1", "Host: x"]
+    lines = [f"GET {API}/leaderboard/stream HTTP/1.1", "Host: localhost"]
     if token is not None:
         lines.append(f"Authorization: Bearer {token}")
     if last_event_id:

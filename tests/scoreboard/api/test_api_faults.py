@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.api_response import expect_error
 from tests.scoreboard.api.harness import (
+    TIMEOUT_SECONDS,
     Player,
     ScoreboardHarness,
-    expect_error,
     run_scoreboard,
     server_settings,
     wait_until,
@@ -45,13 +46,13 @@ async def is_caught_up(harness: ScoreboardHarness) -> bool:
     response = await harness.admin("GET", "/drift")
     return (
         response.status == 200
-        and response.data["found"] == 0
+        and response.result["found"] == 0
         and not harness.scoreboard.services.cache_sync.backlog.has_pending_changes()
     )
 
 
 async def own_score(harness: ScoreboardHarness, player: Player) -> Any:
-    return (await harness.send("GET", "/scores/me", token=player.token)).data["score"]
+    return (await harness.send("GET", "/scores/me", token=player.token)).result["score"]
 
 
 async def test_replays_add_once_across_redis_restarts(
@@ -113,9 +114,7 @@ async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(
                 added[player.user_id] += 3
                 leaderboard = await harness.leaderboard("?limit=100")
                 [own] = [
-                    entry
-                    for entry in leaderboard["leaderboard"]
-                    if entry["user_id"] == player.user_id
+                    entry for entry in leaderboard["items"] if entry["user_id"] == player.user_id
                 ]
                 assert own["score"] == added[player.user_id]
 
@@ -133,8 +132,8 @@ async def test_redis_killed_under_load_fails_no_request_and_loses_no_score(
         await asyncio.gather(*playing)
         await wait_until(lambda: is_caught_up(harness))
         leaderboard = await harness.leaderboard("?limit=100")
-        assert {entry["user_id"]: entry["score"] for entry in leaderboard["leaderboard"]} == added
-        assert [entry["score"] for entry in leaderboard["leaderboard"]] == sorted(
+        assert {entry["user_id"]: entry["score"] for entry in leaderboard["items"]} == added
+        assert [entry["score"] for entry in leaderboard["items"]] == sorted(
             added.values(), reverse=True
         )
 
@@ -153,21 +152,21 @@ async def test_all_requests_succeed_without_redis(
         await redis.kill()
         assert (await harness.score(ben, 20))["rank"] == 1
         body = {"username": "cem", "email": "cem@example.com", "password": "long enough"}
-        cem = (await harness.send("POST", "/auth/register", body)).data
+        cem = (await harness.send("POST", "/auth/register", body)).result
         token = cem["tokens"]["access_token"]
-        assert [entry["username"] for entry in (await harness.leaderboard())["leaderboard"]] == [
+        assert [entry["username"] for entry in (await harness.leaderboard())["items"]] == [
             "ben",
             "ana",
             "cem",
         ]
-        assert (await harness.send("GET", "/scores/me", token=token)).data["rank"] == 3
+        assert (await harness.send("GET", "/scores/me", token=token)).result["rank"] == 3
         assert (await harness.send("DELETE", "/users/me", token=ana.token)).status == 204
         assert (await harness.send("POST", "/auth/logout", token=token)).status == 204
-        expect_error(await harness.send("GET", "/scores/me", token=token), 401, "SESSION_REVOKED")
-        expect_error(await harness.admin("GET", "/drift"), 503, "SERVICE_UNAVAILABLE")
+        expect_error(await harness.send("GET", "/scores/me", token=token), 401, "session_revoked")
+        expect_error(await harness.admin("GET", "/drift"), 503, "unavailable")
         await redis.start()
         await wait_until(lambda: is_caught_up(harness))
-        assert [entry["username"] for entry in (await harness.leaderboard())["leaderboard"]] == [
+        assert [entry["username"] for entry in (await harness.leaderboard())["items"]] == [
             "ben",
             "cem",
         ]
@@ -195,19 +194,19 @@ async def test_changes_that_redis_missed_while_paused_are_written_later(
         assert (await harness.score(cem, 50))["rank"] == 1
         assert (await harness.send("POST", "/auth/logout", token=ben.token)).status == 204
         assert (await harness.send("DELETE", "/users/me", token=ana.token)).status == 204
-        assert time.monotonic() - started < 5, "a paused Redis delays only the first requests"
+        assert time.monotonic() - started < TIMEOUT_SECONDS, "no request waits for Redis to resume"
         redis.resume()
         expect_error(
-            await harness.send("GET", "/scores/me", token=ben.token), 401, "SESSION_REVOKED"
+            await harness.send("GET", "/scores/me", token=ben.token), 401, "session_revoked"
         )
         await wait_until(lambda: is_caught_up(harness))
         expect_error(
-            await harness.send("GET", "/scores/me", token=ben.token), 401, "SESSION_REVOKED"
+            await harness.send("GET", "/scores/me", token=ben.token), 401, "session_revoked"
         )
         expect_error(
-            await harness.send("GET", "/scores/me", token=ana.token), 401, "SESSION_REVOKED"
+            await harness.send("GET", "/scores/me", token=ana.token), 401, "session_revoked"
         )
-        leaderboard = (await harness.leaderboard())["leaderboard"]
+        leaderboard = (await harness.leaderboard())["items"]
         assert [(entry["username"], entry["score"]) for entry in leaderboard] == [
             ("cem", 60),
             ("ben", 20),
@@ -219,7 +218,7 @@ async def test_an_unavailable_redis_does_not_delay_every_request(
 ) -> None:
     """After a few failures the circuit breaker opens, and only probes call Redis."""
     async with run_with_restartable_redis(
-        shared_servers, tmp_path, scoreboard_redis_milliseconds=300
+        shared_servers, tmp_path, scoreboard_redis_milliseconds=1_000
     ) as (
         harness,
         redis,
@@ -231,26 +230,35 @@ async def test_an_unavailable_redis_does_not_delay_every_request(
         started = time.monotonic()
         for _ in range(20):
             await harness.leaderboard()
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 15, "twenty waits would take at least 20 s"
         redis.resume()
         await wait_until(lambda: is_caught_up(harness))
 
 
 async def readiness(harness: ScoreboardHarness) -> tuple[int, dict[str, str]]:
     response = await harness.client.get(f"{harness.url}/health/ready").build().send()
-    return response.status, (await response.json())["checks"]
+    checks = (await response.json())["checks"]
+    return response.status, {name: check["status"] for name, check in checks.items()}
 
 
 async def test_readiness_requires_postgresql_and_reports_redis(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
     async with run_with_restartable_redis(shared_servers, tmp_path) as (harness, redis):
-        assert await readiness(harness) == (200, {"store": "ok", "postgresql": "ok", "redis": "ok"})
+        expected = {"store": "ok", "clock": "ok", "postgresql": "ok", "redis": "ok"}
+        assert await readiness(harness) == (200, expected)
         await redis.kill()
-        assert await readiness(harness) == (
-            200,
-            {"store": "ok", "postgresql": "ok", "redis": "failed"},
-        )
+        await wait_for_readiness(harness, 200, **(expected | {"redis": "failed"}))
+
+
+async def wait_for_readiness(harness: ScoreboardHarness, status: int, **checks: str) -> None:
+    """Wait for a status and for results; the probes run once per second."""
+
+    async def is_reported() -> bool:
+        reported, results = await readiness(harness)
+        return reported == status and checks.items() <= results.items()
+
+    await wait_until(is_reported)
 
 
 async def test_without_postgresql_the_response_is_a_fast_503_until_it_recovers(
@@ -271,18 +279,15 @@ async def test_without_postgresql_the_response_is_a_fast_503_until_it_recovers(
         for _ in range(3):
             started = time.monotonic()
             response = await harness.update_score(player, token, 5)
-            assert time.monotonic() - started < 3, "fast, even on a busy machine"
-            expect_error(response, 503, "SERVICE_UNAVAILABLE")
+            assert time.monotonic() - started < TIMEOUT_SECONDS, "no request waits for PostgreSQL"
+            expect_error(response, 503, "unavailable")
             assert response.headers["retry-after"] == "1"
-        assert (await harness.leaderboard())["leaderboard"][0]["score"] == 10, (
-            "cached reads continue"
-        )
-        status, checks = await readiness(harness)
-        assert (status, checks["postgresql"]) == (503, "failed")
+        assert (await harness.leaderboard())["items"][0]["score"] == 10, "cached reads continue"
+        await wait_for_readiness(harness, 503, postgresql="failed")
         await postgres.start()
-        assert (await harness.update_score(player, token, 5)).data["new_score"] == 15
-        assert (await readiness(harness))[0] == 200
-        assert (await harness.admin("GET", "/drift")).data["found"] == 0
+        assert (await harness.update_score(player, token, 5)).result["new_score"] == 15
+        await wait_for_readiness(harness, 200)
+        assert (await harness.admin("GET", "/drift")).result["found"] == 0
 
 
 async def test_postgresql_killed_under_load_loses_no_acknowledged_update(
@@ -305,7 +310,7 @@ async def test_postgresql_killed_under_load_loses_no_acknowledged_update(
         async def play(player: Player) -> None:
             for token in tokens[player.user_id]:
                 while (response := await harness.update_score(player, token, 5)).status != 200:
-                    expect_error(response, 503, "SERVICE_UNAVAILABLE")
+                    expect_error(response, 503, "unavailable")
                     await asyncio.sleep(0.05)
 
         playing = [asyncio.create_task(play(player)) for player in players]

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from tally.kit.clock import ManualClock
+from tests.api_response import ApiResponse, expect_error
 from tests.scoreboard.api.harness import (
     INTERNAL,
-    EnvelopeResponse,
     Player,
     ScoreboardHarness,
-    expect_error,
     run_scoreboard,
     server_settings,
 )
@@ -25,12 +24,12 @@ DEFAULTS = {
 }
 
 
-def check_headers(response: EnvelopeResponse, limit: int, remaining: int, reset: int) -> None:
+def check_headers(response: ApiResponse, limit: int, remaining: int, reset: int) -> None:
     data = [response.headers[f"ratelimit-{name}"] for name in ("limit", "remaining", "reset")]
     assert data == [str(limit), str(remaining), str(reset)]
 
 
-async def send_limited(harness: ScoreboardHarness, kind: str, player: Player) -> EnvelopeResponse:
+async def send_limited(harness: ScoreboardHarness, kind: str, player: Player) -> ApiResponse:
     if kind == "score":
         return await harness.update_score(player, "x", 1)
     if kind == "me":
@@ -54,7 +53,7 @@ async def check_limit(harness: ScoreboardHarness, kind: str, limit: int) -> None
     assert 429 not in {response.status for response in responses}
     check_headers(responses[-1], limit, 0, 60)
     rejected = await send_limited(harness, kind, player)
-    expect_error(rejected, 429, "RATE_LIMIT_EXCEEDED", limit=limit)
+    expect_error(rejected, 429, "rate_limit_exceeded", limit=limit)
     check_headers(rejected, limit, 0, 60)
     assert rejected.headers["retry-after"] == "40"
     harness.skip_time(39.5)
@@ -100,7 +99,7 @@ async def test_limits_are_the_same_without_redis(
             response = await send_limited(harness, "score", player)
             assert response.status == 400, (number, response)
             check_headers(response, 10, 9 - number, 60)
-        expect_error(await send_limited(harness, "score", player), 429, "RATE_LIMIT_EXCEEDED")
+        expect_error(await send_limited(harness, "score", player), 429, "rate_limit_exceeded")
 
 
 async def test_windows_continue_when_redis_becomes_unavailable(
@@ -120,7 +119,7 @@ async def test_windows_continue_when_redis_becomes_unavailable(
         await redis.kill()
         for _ in range(4):
             assert (await send_limited(harness, "score", player)).status == 400
-        expect_error(await send_limited(harness, "score", player), 429, "RATE_LIMIT_EXCEEDED")
+        expect_error(await send_limited(harness, "score", player), 429, "rate_limit_exceeded")
 
 
 async def test_limits_apply_per_player(shared_servers: SharedServers, tmp_path: Path) -> None:
@@ -129,5 +128,26 @@ async def test_limits_apply_per_player(shared_servers: SharedServers, tmp_path: 
     ) as harness:
         ana, ben = await harness.player(), await harness.player()
         responses = [await send_limited(harness, "score", ana) for _ in range(11)]
-        expect_error(responses[-1], 429, "RATE_LIMIT_EXCEEDED")
+        expect_error(responses[-1], 429, "rate_limit_exceeded")
         assert (await send_limited(harness, "score", ben)).status == 400
+
+
+async def test_invalid_requests_count_too(shared_servers: SharedServers, tmp_path: Path) -> None:
+    """The rate limit decides before the content, and the session before both."""
+    settings = server_settings(
+        await shared_servers.allocate(),
+        tmp_path,
+        **(DEFAULTS | {"scoreboard_score_limit": 1, "scoreboard_board_limit": 1}),
+    )
+    async with run_scoreboard(settings, ManualClock()) as harness:
+        player, other = await harness.player(), await harness.player()
+        for status in (400, 429):
+            response = await harness.send("PATCH", "/scores", {"more": 1}, player.token)
+            assert response.status == status
+            check_headers(response, 1, 0, 60)
+            assert (await harness.send("GET", "/leaderboard?limit=0")).status == status
+        assert (await harness.send("POST", "/auth/logout", token=other.token)).status == 204
+        for body in ({"more": 1}, {"action_token": "x", "score_delta": 1}):
+            response = await harness.send("PATCH", "/scores", body, other.token)
+            expect_error(response, 401, "session_revoked")
+            assert "ratelimit-limit" not in response.headers

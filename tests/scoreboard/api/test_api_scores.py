@@ -14,11 +14,11 @@ from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
 from tally.scoreboard.model import MAX_SCORE
 from tally.settings import Secret
+from tests.api_response import expect_error
 from tests.scoreboard.api.harness import (
     ACTION_KEY,
     INTERNAL,
     ScoreboardHarness,
-    expect_error,
     run_scoreboard,
     server_settings,
 )
@@ -47,7 +47,7 @@ async def test_a_score_update_returns_total_points_and_rank(
     assert (second["new_score"], second["score_added"], second["rank"]) == (70, 20, 2)
     leaderboard = await fresh_harness.leaderboard()
     assert [
-        (entry["rank"], entry["username"], entry["score"]) for entry in leaderboard["leaderboard"]
+        (entry["rank"], entry["username"], entry["score"]) for entry in leaderboard["items"]
     ] == [
         (1, "ben", 80),
         (2, "ana", 70),
@@ -66,7 +66,7 @@ async def test_a_repeated_token_returns_the_same_response_and_adds_nothing(
     for delta in (60, 1, 100):
         repeated = await harness.update_score(player, token, delta)
         assert (repeated.status, repeated.body) == (200, first.body)
-    own = (await harness.send("GET", "/scores/me", token=player.token)).data
+    own = (await harness.send("GET", "/scores/me", token=player.token)).result
     assert own["score"] == 60
 
 
@@ -77,7 +77,7 @@ async def test_a_hundred_concurrent_uses_of_one_token_add_once(harness: Scoreboa
     responses = await asyncio.gather(*(harness.update_score(player, token, 7) for _ in range(100)))
     assert {response.status for response in responses} == {200}
     assert len({response.body for response in responses}) == 1
-    assert (await harness.send("GET", "/scores/me", token=player.token)).data["score"] == 7
+    assert (await harness.send("GET", "/scores/me", token=player.token)).result["score"] == 7
 
 
 async def test_an_invalid_action_token_is_rejected(harness: ScoreboardHarness) -> None:
@@ -102,10 +102,10 @@ async def test_an_invalid_action_token_is_rejected(harness: ScoreboardHarness) -
     }
     for name, text in invalid_tokens.items():
         response = await harness.update_score(player, text, 10)
-        assert (name, response.json["error"]["code"]) == (name, "INVALID_ACTION_TOKEN")
-        expect_error(response, 400, "INVALID_ACTION_TOKEN", field="action_token")
-    expect_error(await harness.update_score(other, token, 10), 400, "INVALID_ACTION_TOKEN")
-    assert (await harness.update_score(player, token, 10)).data["new_score"] == 10
+        assert (name, response.json["code"]) == (name, "invalid_action_token")
+        expect_error(response, 400, "invalid_action_token", field="action_token")
+    expect_error(await harness.update_score(other, token, 10), 400, "invalid_action_token")
+    assert (await harness.update_score(player, token, 10)).result["new_score"] == 10
 
 
 async def test_more_points_than_the_maximum_are_rejected(harness: ScoreboardHarness) -> None:
@@ -115,11 +115,11 @@ async def test_more_points_than_the_maximum_are_rejected(harness: ScoreboardHarn
     expect_error(
         await harness.update_score(player, token, 101),
         400,
-        "SCORE_EXCEEDS_MAX",
+        "score_exceeds_max",
         field="score_delta",
         max_score=100,
     )
-    assert (await harness.update_score(player, token, 100)).data["new_score"] == 100
+    assert (await harness.update_score(player, token, 100)).result["new_score"] == 100
 
 
 @pytest.mark.parametrize("delta", [0, -5, 1.5, "7", None, 10_001, 2**63])
@@ -131,7 +131,7 @@ async def test_an_invalid_score_delta_is_rejected(
     expect_error(
         await harness.send("PATCH", "/scores", body, player.token),
         400,
-        "VALIDATION_ERROR",
+        "invalid_field",
         field="score_delta",
     )
 
@@ -149,9 +149,9 @@ async def test_a_token_expires_but_its_response_remains_available(
         first = await harness.update_score(player, used, 10)
         harness.skip_time(299)
         late = await harness.complete_action(player)
-        assert (await harness.update_score(player, late, 5)).data["new_score"] == 15
+        assert (await harness.update_score(player, late, 5)).result["new_score"] == 15
         harness.skip_time(1)
-        expect_error(await harness.update_score(player, unused, 10), 400, "INVALID_ACTION_TOKEN")
+        expect_error(await harness.update_score(player, unused, 10), 400, "invalid_action_token")
         harness.skip_time(3000)
         assert (await harness.update_score(player, used, 10)).body == first.body
         await harness.scoreboard.redis.client.flushdb()
@@ -169,13 +169,13 @@ async def test_keys_can_be_rotated_without_downtime(
     async with run_scoreboard(
         server_settings(addresses, tmp_path, scoreboard_action_keys=(new, ACTION_KEY))
     ) as harness:
-        assert (await harness.update_score(player, tokens[0], 3)).data["new_score"] == 3
+        assert (await harness.update_score(player, tokens[0], 3)).result["new_score"] == 3
         newer = await harness.complete_action(player)
     async with run_scoreboard(
         server_settings(addresses, tmp_path, scoreboard_action_keys=(new,))
     ) as harness:
-        expect_error(await harness.update_score(player, tokens[1], 3), 400, "INVALID_ACTION_TOKEN")
-        assert (await harness.update_score(player, newer, 4)).data["new_score"] == 7
+        expect_error(await harness.update_score(player, tokens[1], 3), 400, "invalid_action_token")
+        assert (await harness.update_score(player, newer, 4)).result["new_score"] == 7
 
 
 async def test_a_score_never_exceeds_the_largest_safe_integer(harness: ScoreboardHarness) -> None:
@@ -188,8 +188,8 @@ async def test_a_score_never_exceeds_the_largest_safe_integer(harness: Scoreboar
         MAX_SCORE - 5,
     )
     token = await harness.complete_action(player)
-    expect_error(await harness.update_score(player, token, 6), 409, "SCORE_TOO_GREAT")
-    assert (await harness.update_score(player, token, 5)).data["new_score"] == MAX_SCORE
+    expect_error(await harness.update_score(player, token, 6), 409, "score_too_great")
+    assert (await harness.update_score(player, token, 5)).result["new_score"] == MAX_SCORE
 
 
 async def test_an_action_can_be_reported_once(harness: ScoreboardHarness) -> None:
@@ -199,23 +199,23 @@ async def test_an_action_can_be_reported_once(harness: ScoreboardHarness) -> Non
     response = await harness.send(
         "POST", "/internal/actions/complete", body, headers={"X-Internal-API-Key": INTERNAL}
     )
-    expect_error(response, 409, "ACTION_EXISTS", field="action_id")
+    expect_error(response, 409, "action_exists", field="action_id")
 
 
 @pytest.mark.parametrize(
     ("change", "status", "code"),
     [
-        ({"user_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7"}, 404, "USER_NOT_FOUND"),
-        ({"user_id": "ana"}, 400, "VALIDATION_ERROR"),
-        ({"max_score": 0}, 400, "VALIDATION_ERROR"),
-        ({"max_score": 10_001}, 400, "VALIDATION_ERROR"),
-        ({"action_id": ""}, 400, "VALIDATION_ERROR"),
-        ({"action_id": "x" * 101}, 400, "VALIDATION_ERROR"),
-        ({"action_id": "with\nline"}, 400, "VALIDATION_ERROR"),
-        ({"metadata": [1]}, 400, "VALIDATION_ERROR"),
-        ({"metadata": {"long": "x" * 4096}}, 400, "VALIDATION_ERROR"),
-        ({"metadata": {"nothing": "\0"}}, 400, "VALIDATION_ERROR"),
-        ({"more": 1}, 400, "VALIDATION_ERROR"),
+        ({"user_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7"}, 404, "user_not_found"),
+        ({"user_id": "ana"}, 400, "invalid_field"),
+        ({"max_score": 0}, 400, "invalid_field"),
+        ({"max_score": 10_001}, 400, "invalid_field"),
+        ({"action_id": ""}, 400, "invalid_field"),
+        ({"action_id": "x" * 101}, 400, "invalid_field"),
+        ({"action_id": "with\nline"}, 400, "invalid_field"),
+        ({"metadata": [1]}, 400, "invalid_field"),
+        ({"metadata": {"long": "x" * 4096}}, 400, "invalid_field"),
+        ({"metadata": {"nothing": "\0"}}, 400, "invalid_value"),
+        ({"more": 1}, 400, "unknown_field"),
     ],
 )
 async def test_an_invalid_action_is_rejected(
@@ -239,7 +239,7 @@ async def test_reporting_an_action_requires_the_game_server_key(
     expect_error(
         await harness.send("POST", "/internal/actions/complete", body, headers=headers),
         401,
-        "UNAUTHORIZED",
+        "invalid_api_key" if any(headers.values()) else "missing_api_key",
     )
 
 
@@ -251,20 +251,20 @@ async def test_the_history_is_paged_and_contains_the_metadata(harness: Scoreboar
             player, metadata={"level": level}, action_id=f"{player.username}-{level}"
         )
         await harness.update_score(player, token, 10)
-    page = (await harness.send("GET", "/users/me/events?limit=2", token=player.token)).data
-    events, cursor = page["events"], page["next_cursor"]
+    page = (await harness.send("GET", "/users/me/events?limit=2", token=player.token)).result
+    events, cursor = page["items"], page["next_cursor"]
     expect_error(
         await harness.send("GET", f"/users/me/events?cursor={cursor}", token=other.token),
         400,
-        "VALIDATION_ERROR",
+        "invalid_cursor",
     )
     while cursor is not None:
         page = (
             await harness.send(
                 "GET", f"/users/me/events?limit=2&cursor={cursor}", token=player.token
             )
-        ).data
-        events, cursor = events + page["events"], page["next_cursor"]
+        ).result
+        events, cursor = events + page["items"], page["next_cursor"]
     assert [event["metadata"] for event in events] == [
         {"level": level} for level in (4, 3, 2, 1, 0)
     ]
@@ -283,7 +283,7 @@ async def test_a_score_update_is_logged_in_the_specified_format(
     """One line with all fields of the log format, and without the token."""
     player = await harness.player()
     token = await harness.complete_action(player)
-    response = (await harness.update_score(player, token, 42)).data
+    response = (await harness.update_score(player, token, 42)).result
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     [line] = [
         line

@@ -26,8 +26,8 @@ async def test_the_commands_of_the_page_work(shared_servers: SharedServers, tmp_
     need_program("curl", "curl")
     bash, script = need_program("bash", "bash"), commands()
     assert script.count("curl ") >= 12
-    for name, key in (("internal", INTERNAL), ("admin", ADMIN)):
-        (tmp_path / f"scoreboard-{name}.key").write_text(key)
+    (tmp_path / "scoreboard-internal.key").write_text(INTERNAL)
+    (tmp_path / "operator.token").write_text(ADMIN)
     async with run_scoreboard(
         server_settings(await shared_servers.allocate(), tmp_path)
     ) as harness:
@@ -63,9 +63,9 @@ async def test_the_commands_of_the_page_work(shared_servers: SharedServers, tmp_
 def test_the_page_lists_every_error_code() -> None:
     """Except the codes of plain HTTP errors."""
     data = set(re.findall(r"^\|(.*?)\| \d{3} \|", PAGE, re.MULTILINE))
-    assert {code for row in data for code in re.findall(r"`([A-Z_]+)`", row)} == CODES - {
-        "TOO_LARGE",
-        "UNSUPPORTED_MEDIA",
+    assert {code for row in data for code in re.findall(r"`([a-z_]+)`", row)} == CODES - {
+        "too_large",
+        "unsupported_media",
     }
 
 

@@ -95,7 +95,7 @@ async def test_a_backlog_overflow_triggers_a_rebuild(
     await cache_sync.catch_up()
     assert not cache_sync.backlog.has_pending_changes()
     assert await fresh_harness.leaderboard() == expected
-    assert (await fresh_harness.admin("GET", "/drift")).data["found"] == 0
+    assert (await fresh_harness.admin("GET", "/drift")).result["found"] == 0
 
 
 async def test_a_lock_has_one_owner(fresh_harness: ScoreboardHarness) -> None:

@@ -36,14 +36,14 @@ async def test_no_secret_appears_in_rows_redis_or_logs(
         run_scoreboard(server_settings((dsn, redis.address), tmp_path, access_log=True)) as harness,
     ):
         body = {"username": "ana", "email": "ana@example.com", "password": PASSWORD}
-        data = (await harness.send("POST", "/auth/register", body)).data
+        data = (await harness.send("POST", "/auth/register", body)).result
         await harness.send("POST", "/auth/login", {"login": "ana", "password": WRONG})
         token, refresh_token = data["tokens"]["access_token"], data["tokens"]["refresh_token"]
         action = {"action_id": "a1", "user_id": data["user"]["user_id"], "max_score": 5}
         completed = await harness.send(
             "POST", "/internal/actions/complete", action, headers={"X-Internal-API-Key": INTERNAL}
         )
-        action_token = completed.data["action_token"]
+        action_token = completed.result["action_token"]
         update = {"action_token": action_token, "score_delta": 5}
         for sent in (token, token[:-2]):
             await harness.send("PATCH", "/scores", update, sent)
@@ -55,7 +55,7 @@ async def test_no_secret_appears_in_rows_redis_or_logs(
         assert (await harness.send("PATCH", "/scores", update, token)).status == 200
         renewed = (
             await harness.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
-        ).data
+        ).result
         await harness.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
         rows = await dump_tables(harness.scoreboard.database)
     secrets = {

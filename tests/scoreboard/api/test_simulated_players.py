@@ -66,7 +66,7 @@ async def test_simulated_players_find_no_violation_while_redis_is_killed(
         assert stats.violations == 0
         leaderboard = {
             entry["user_id"]: entry["score"]
-            for entry in (await harness.leaderboard("?limit=100"))["leaderboard"]
+            for entry in (await harness.leaderboard("?limit=100"))["items"]
         }
         for player in fleet.players:
             assert player.account is not None
@@ -89,7 +89,7 @@ async def test_a_wrong_key_stops_the_simulation(harness: ScoreboardHarness) -> N
         fleet = new_fleet(harness, client, "not-the-key-of-the-game-servers-01")
         async with fleet.running(2):
             await asyncio.wait_for(fleet.rejected.wait(), 30)
-    assert "401 UNAUTHORIZED" in fleet.scoreboard.stats.last_error
+    assert "401 invalid_api_key" in fleet.scoreboard.stats.last_error
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tally.scoreboard.model import (
     EmailTaken,
     NewUser,
     PlayerSession,
+    RefreshState,
     User,
     UsernameTaken,
     is_canonical_user_id,
@@ -31,7 +32,7 @@ def new_session(user: User, number: int = 1, **changes: object) -> PlayerSession
         session_id=str(uuid.uuid4()),
         user_id=user.user_id,
         token_hash=f"{number:064x}",
-        refresh_hash=f"{number + 1000:064x}",
+        refresh=RefreshState(f"{number + 1000:064x}", uuid.uuid4().bytes, 0, at(number)),
         created_at=at(number),
         expires_at=at(3600),
         client=ClientInfo("2001:db8::1", "browser"),
@@ -77,7 +78,7 @@ async def test_a_password_hash_can_be_changed_and_is_not_in_the_repr(
     repositories: Repositories,
 ) -> None:
     player = await repositories.player()
-    await repositories.accounts.update_password_hash(player.user_id, "a better hash", at(9))
+    await repositories.accounts.update_password_hash(player.user_id, "hash", "a better hash", at(9))
     credentials = await repositories.accounts.find_credentials(player.username)
     assert credentials is not None
     assert credentials.password_hash == "a better hash"
@@ -154,22 +155,32 @@ async def test_a_player_cannot_revoke_the_session_of_another(repositories: Repos
     ] == [session.session_id]
 
 
-async def test_a_reused_refresh_token_revokes_the_session(
+async def test_only_the_current_refresh_token_renews_a_session(
     repositories: Repositories,
 ) -> None:
-    """Either holder may have copied it."""
     player = await repositories.player()
     session = new_session(player)
-    await repositories.sessions.create(session)
-    assert session.refresh_hash is not None
-    renewal = await repositories.sessions.renew(session.refresh_hash, "a" * 64, "b" * 64, at(20))
-    assert renewal.session == replace(session, token_hash="a" * 64, refresh_hash="b" * 64)
-    assert renewal.revoked_hashes == (session.token_hash,)
-    reused = await repositories.sessions.renew(session.refresh_hash, "c" * 64, "d" * 64, at(21))
-    assert (reused.session, reused.revoked_hashes, reused.is_reuse) == (None, ("a" * 64,), True)
-    assert (await repositories.sessions.renew("b" * 64, "e" * 64, "f" * 64, at(22))).session is None
-    unknown = await repositories.sessions.renew("9" * 64, "e" * 64, "f" * 64, at(22))
-    assert (unknown.session, unknown.is_reuse) == (None, False)
+    assert await repositories.sessions.create(session)
+    assert session.refresh.token_hash is not None
+    renewed = replace(
+        session,
+        token_hash="a" * 64,
+        refresh=replace(session.refresh, token_hash="b" * 64, generation=1, renewed_at=at(20)),
+    )
+    sessions = repositories.sessions
+    assert await sessions.renew(renewed, session.refresh.token_hash) == renewed
+    assert await sessions.renew(renewed, session.refresh.token_hash) is None
+    assert await sessions.find_by_id(session.session_id) == renewed
+    assert await sessions.revoke(session.session_id, player.user_id, at(21)) is not None
+    assert await sessions.renew(renewed, "b" * 64) is None
+
+
+async def test_a_session_needs_the_password_that_was_verified(repositories: Repositories) -> None:
+    player = await repositories.player()
+    credentials = await repositories.accounts.find_credentials(player.username)
+    assert credentials is not None
+    assert not await repositories.sessions.create(new_session(player), "another hash")
+    assert await repositories.sessions.create(new_session(player), credentials.password_hash)
 
 
 async def test_all_sessions_of_a_player_can_be_revoked_and_expired_ones_deleted(

@@ -9,10 +9,19 @@ import pytest
 
 from tally.scoreboard.model import CacheUnavailable, LeaderboardNotCached, RebuildInProgress, Score
 from tally.scoreboard.repository.database import Row
-from tally.scoreboard.repository.leaderboard import CHANGED, LEADERBOARD, PLAYERS, REBUILDING
+from tally.scoreboard.repository.leaderboard import (
+    CHANGED,
+    LEADERBOARD,
+    PLAYERS,
+    REBUILDING,
+    VERSION,
+)
 from tally.scoreboard.repository.rebuild import MARKER_TTL_SECONDS, LeaderboardRebuilder
 from tally.scoreboard.repository.scores import ScoreRepository
 from tests.scoreboard.repository.harness import START, Repositories, at
+
+# The keys of a complete leaderboard.
+COMPLETE = (LEADERBOARD, PLAYERS, CHANGED, VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +143,10 @@ async def test_changes_during_a_rebuild_are_in_the_new_leaderboard(
     assert (page.standings[0].user_id, page.standings[0].score) == (players[0].user_id, 15)
     assert await leaderboard_keys(repositories) - {
         b"leaderboard:global:removed:" + players[1].user_id.encode()
-    } == {LEADERBOARD.encode(), PLAYERS.encode(), CHANGED.encode()}, "nothing is left over"
-    assert [
-        await repositories.redis.client.ttl(key) for key in (LEADERBOARD, PLAYERS, CHANGED)
-    ] == [
-        -1,
-        -1,
-        -1,
-    ], "nothing expires"
+    } == {key.encode() for key in COMPLETE}, "nothing is left over"
+    assert [await repositories.redis.client.ttl(key) for key in COMPLETE] == [-1] * 4, (
+        "nothing expires"
+    )
 
 
 async def test_reads_use_the_old_leaderboard_until_the_new_one_is_complete(
@@ -201,11 +206,7 @@ async def test_a_cancelled_rebuild_leaves_the_old_leaderboard_only(
     rebuilding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await rebuilding
-    assert await leaderboard_keys(repositories) == {
-        LEADERBOARD.encode(),
-        PLAYERS.encode(),
-        CHANGED.encode(),
-    }
+    assert await leaderboard_keys(repositories) == {key.encode() for key in COMPLETE}
     assert len((await repositories.leaderboard.top(10)).standings) == 2
 
 

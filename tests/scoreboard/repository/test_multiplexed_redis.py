@@ -18,7 +18,7 @@ from tests.scoreboard.repository.conftest import Addresses
 
 
 @asynccontextmanager
-async def open_client(url: str, seconds: float = 5.0) -> AsyncIterator[MultiplexedRedis]:
+async def open_client(url: str, seconds: float = 60.0) -> AsyncIterator[MultiplexedRedis]:
     client = MultiplexedRedis(
         ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2), seconds
     )
@@ -85,6 +85,19 @@ async def test_a_connection_that_breaks_while_idle_fails_no_call(tmp_path: Path)
         await redis.kill()
         await redis.start()
         assert await asyncio.gather(*(client.ping() for _ in range(50))) == [True] * 50
+
+
+async def test_a_closed_client_does_not_connect_again(addresses: Addresses) -> None:
+    """A call that was waiting for the connection would otherwise open one that nobody closes."""
+    async with open_client(addresses.url) as client:
+        calls = [asyncio.ensure_future(client.ping()) for _ in range(20)]
+        await asyncio.sleep(0)
+    before = asyncio.all_tasks() - set(calls)
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(reply is True or isinstance(reply, RedisError) for reply in replies)
+    with pytest.raises(RedisError, match="closed"):
+        await client.ping()
+    assert asyncio.all_tasks() <= before
 
 
 async def test_a_closed_client_leaves_no_tasks(addresses: Addresses) -> None:

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.scoreboard.model import MAX_SCORE, LeaderboardPage, Score, User, percentile
+from tally.kit.clock import SystemClock
+from tally.scoreboard.model import (
+    MAX_SCORE,
+    LeaderboardPage,
+    Score,
+    SlidingWindow,
+    User,
+    percentile,
+)
+from tally.scoreboard.repository.rate_limits import RateLimitRepository, VersionedPage
 from tests.scoreboard.repository.harness import START, Repositories
 
 # Many equal scores, the first that a composite score in a double loses (901), and the largest.
@@ -98,6 +107,25 @@ class RankingModel:
         await self.repositories.drift_checker.refresh(self.removed)
 
 
+class PageReader:
+    """A process that keeps the latest page and reads it only if its version has changed."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        self._leaderboard = repositories.leaderboard
+        self._limits = RateLimitRepository(repositories.redis, SystemClock())
+        self._latest = VersionedPage(b"", None)
+
+    async def check(self) -> None:
+        """Check that the page is the one in Redis."""
+        window = SlidingWindow("board", "reader", 1_000)
+        _, found = await self._limits.hit_and_top(window, 100, 0, self._latest.version)
+        assert found is not None
+        assert found.version
+        if found.page is not None:
+            self._latest = found
+        assert self._latest.page == await self._leaderboard.top(100)
+
+
 async def check_same_order(repositories: Repositories, players: list[User]) -> LeaderboardPage:
     """Check that PostgreSQL, Redis and `Score.order` agree on every rank."""
     scores = [await repositories.scores.find(player.user_id) for player in players]
@@ -129,9 +157,12 @@ async def test_redis_and_postgresql_have_the_same_order(
     for player in players:
         await shared_repositories.write_through(player)
     model = RankingModel(shared_repositories, players, random.Random(seed))
+    reader = PageReader(shared_repositories)
     for step in steps:
         await model.apply_step(step)
+        await reader.check()
     await model.write_pending()
+    await reader.check()
     await check_same_order(shared_repositories, model.players)
     assert (await shared_repositories.drift_checker.run(repair=False)).differences == 0
 

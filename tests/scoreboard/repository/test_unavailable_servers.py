@@ -8,7 +8,7 @@ import pytest
 from tally.errors import Unavailable
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.model import CacheUnavailable, Score
+from tally.scoreboard.model import CacheUnavailable, Score, SlidingWindow
 from tally.scoreboard.repository.database import PoolLimits, open_database_pool
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.metrics import StorageMetrics
@@ -37,7 +37,7 @@ async def test_calls_fail_immediately_while_redis_is_down_and_succeed_after_its_
         for call in (
             leaderboard.put(Score("u", "x", 1, START)),
             leaderboard.top(1),
-            limits.hit("score", "u", 1, 60),
+            limits.hit(SlidingWindow("score", "u", 1)),
             client.ping(),
         ):
             with pytest.raises(CacheUnavailable):
@@ -46,7 +46,7 @@ async def test_calls_fail_immediately_while_redis_is_down_and_succeed_after_its_
         assert [
             status.is_allowed
             for status in await asyncio.gather(
-                *(limits.hit("score", "u", 20, 60) for _ in range(20))
+                *(limits.hit(SlidingWindow("score", "u", 20)) for _ in range(20))
             )
         ] == [True] * 20
 

@@ -1,12 +1,12 @@
-"""Authentication: boards send an API key, operators a bearer token."""
+"""Authentication of boards by API key. `tally.kit.operators` authenticates operators."""
 
 from dataclasses import dataclass
 
 from starlette.requests import Request
 
 from tally.devices.service.keys import ApiKeyService
-from tally.kit.auth import api_key, require_bearer
-from tally.settings import Secret
+from tally.kit.auth import api_key
+from tally.kit.rate_limits import record_rate_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +14,6 @@ class DevicesAuth:
     """Authenticates requests or raises `Unauthenticated`."""
 
     keys: ApiKeyService
-    admin_token: Secret
 
     async def require_board(self, request: Request) -> None:
-        await self.keys.authenticate(api_key(request))
-
-    def require_operator(self, request: Request) -> None:
-        require_bearer(request, self.admin_token)
+        record_rate_limit(request.scope, await self.keys.authenticate(api_key(request)))

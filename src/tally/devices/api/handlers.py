@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -15,11 +16,15 @@ from tally.devices.api.schemas import requests, responses
 from tally.devices.api.schemas.exports import FORMATS, export
 from tally.devices.model.records import PageKey
 from tally.devices.service.services import DevicesServices
+from tally.instance.streams import OpenStreams, StreamSession
 from tally.kit.body import read_body, read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
 from tally.kit.hub import Hub
+from tally.kit.operators import OperatorDirectory, request_operator
+from tally.kit.tasks import run_while_connected
+from tally.kit.time_slices import TimeSlices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +35,14 @@ class Handlers:
     auth: DevicesAuth
     cursors: Cursors
     hub: Hub
+    streams: OpenStreams
+    operators: OperatorDirectory
+    slices: TimeSlices
 
-    async def health(self, _: Request) -> ASGIApp:
+    async def check_health(self, _: Request) -> ASGIApp:
         return Json({"status": "ok"})
 
-    async def register(self, request: Request) -> ASGIApp:
+    async def register_board(self, request: Request) -> ASGIApp:
         await self.auth.require_board(request)
         body = await read_json(request, requests.RegistrationBody, gzip=True)
         device, is_new = await self.services.devices.register(
@@ -45,21 +53,19 @@ class Handlers:
         )
         return Json(responses.confirmation_body(device, is_new=is_new))
 
-    async def data(self, request: Request) -> ASGIApp:
+    async def send_readings(self, request: Request) -> ASGIApp:
         await self.auth.require_board(request)
         sender, submissions = requests.parse_data(await read_body(request, gzip=True))
         receipt = await self.services.ingestion.ingest(sender, submissions)
         return Json(responses.receipt_body(receipt))
 
     async def create_key(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
         body = await read_json(request, requests.NewKeyBody)
         key, raw = await self.services.keys.create(body.description)
         created = responses.CreatedKeyBody(key.key_id, raw, key.created_at, key.description)
         return Json(created, 201, {"Cache-Control": "no-store"})
 
     async def list_keys(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
         query = read_query(request, requests.ListQuery)
         purpose = query_fingerprint("devices.keys")
         keys, next_key = await self.services.keys.newest_first(
@@ -69,12 +75,10 @@ class Handlers:
         return Json(responses.KeyPage(bodies, self._cursor(purpose, next_key)))
 
     async def revoke_key(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
         await self.services.keys.revoke(request.path_params["key_id"])
         return Response(status_code=204)
 
     async def list_devices(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
         query = read_query(request, requests.ListQuery)
         purpose = query_fingerprint("devices.devices")
         devices, next_key = await self.services.devices.by_activity(
@@ -83,26 +87,22 @@ class Handlers:
         bodies = [responses.device_body(device) for device in devices]
         return Json(responses.DevicePage(bodies, self._cursor(purpose, next_key)))
 
-    async def show_device(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
+    async def get_device(self, request: Request) -> ASGIApp:
         device = await self.services.devices.get(request.path_params["hardware_id"])
         return Json(responses.device_body(device))
 
     async def rename_device(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
         body = await read_json(request, requests.RenameBody)
         device = await self.services.devices.rename(
             request.path_params["hardware_id"], body.friendly_name
         )
         return Json(responses.device_body(device))
 
-    async def latest(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
+    async def get_latest_reading(self, request: Request) -> ASGIApp:
         reading = await self.services.history.latest(request.path_params["hardware_id"])
         return Json(responses.reading_body(reading))
 
-    async def readings(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
+    async def list_readings(self, request: Request) -> ASGIApp:
         hardware_id = request.path_params["hardware_id"]
         query = read_query(request, requests.ReadingsQuery)
         filters = {
@@ -122,35 +122,46 @@ class Handlers:
         bodies = [responses.reading_body(reading) for reading in readings]
         return Json(responses.ReadingPage(bodies, self._cursor(purpose, next_key)))
 
-    async def series(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
+    async def get_series(self, request: Request) -> ASGIApp:
         hardware_id = request.path_params["hardware_id"]
         query = read_query(request, requests.SeriesQuery)
-        series = await self.services.history.series(
-            hardware_id, query.sensor, (query.first, query.last), query.points
+        series = self.services.history.series(
+            hardware_id,
+            query.sensor,
+            (query.first, query.last),
+            query.points,
+            owner=request_operator(request).name,
         )
-        return Json(responses.series_body(hardware_id, series))
+        body = responses.series_body(hardware_id, await run_while_connected(request, series))
+        return Json(body)
 
-    async def export(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
+    async def export_readings(self, request: Request) -> ASGIApp:
         hardware_id = request.path_params["hardware_id"]
         query = read_query(request, requests.ExportQuery)
         file_format = FORMATS[query.format]
-        readings = await self.services.history.export(hardware_id, (query.first, query.last))
+        history = self.services.history
+        readings = await history.export(hardware_id, (query.first, query.last))
         name = f"readings-{hardware_id.replace(':', '')}.{file_format.suffix}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         if request.method == "HEAD":  # avoids reading what is not sent
             return Response(media_type=file_format.media_type, headers=headers)
+        slot = partial(history.export_limiter.slot, request_operator(request).name)
         return StreamingResponse(
-            export(readings, file_format.writer()),
+            export(readings, file_format.writer(), self.slices, slot),
             media_type=file_format.media_type,
             headers=headers,
         )
 
-    async def stream(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
+    async def stream_readings(self, request: Request) -> ASGIApp:
+        operator = request_operator(request)
+        owner = self.streams.admit(
+            request,
+            person=f"operator:{operator.name}",
+            session=StreamSession(operator.session_id, self.operators.find_active),
+        )
         device = await self.services.devices.get(request.path_params["hardware_id"])
-        return EventStream(self.hub, readings_topic(device.hardware_id), request)
+        events = EventStream(self.hub, readings_topic(device.hardware_id), request)
+        return self.streams.response(owner, events)
 
     def _page_key(self, purpose: str, cursor: str | None) -> PageKey | None:
         return None if cursor is None else self.cursors.decode(purpose, cursor)

@@ -1,9 +1,8 @@
 """The routes of the devices API: for boards (API key) and for operators (bearer token)."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
+from msgspec import Meta
 
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.schemas import examples, fields, requests, responses
@@ -17,39 +16,33 @@ from tally.errors import (
     Unavailable,
     UnsupportedMedia,
 )
+from tally.instance.stream_limits import TOO_MANY_STREAMS
 from tally.kit.endpoints import Api, Endpoint
-from tally.kit.http import ErrorFormat, FlatError
+from tally.kit.hub import encode_event
+from tally.kit.operators import OPERATOR_SCHEME
 
-# Seed 004 has one error code where the kit has several.
-ERROR_FORMAT: Final = ErrorFormat(
-    FlatError,
-    codes=dict.fromkeys(
-        (
-            "invalid_field",
-            "unknown_field",
-            "malformed_json",
-            "malformed_gzip",
-            "invalid_cursor",
-        ),
-        "INVALID_FORMAT",
-    ),
-    upper_case=True,
-)
 SECURITY: Final = {
-    "api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-    "bearer": {"type": "http", "scheme": "bearer"},
+    "device_key": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "API key of boards; `POST /devices/api-keys` creates one.",
+    },
 }
-
-_DEVICE_PATH: Final = {"hardware_id": fields.HardwareId}
+_PATH_TYPES: Final = {
+    "hardware_id": Annotated[fields.HardwareId, Meta(examples=[examples.HARDWARE_ID])],
+    "key_id": Annotated[fields.Uuid, Meta(examples=[examples.KEY_ID])],
+}
 
 _UNAVAILABLE: Final = Unavailable("The store is unavailable", retry_after=1)
 _TOO_LARGE: Final = TooLarge("The body must not be longer than 1048576 bytes")
 _UNSUPPORTED_MEDIA: Final = UnsupportedMedia("The content type must be application/json")
 _DATA_PLANE: Final[tuple[TallyError, ...]] = (
-    Invalid("hardware_id is missing", code="missing_field"),
+    Invalid("hardware_id is missing", code="missing_field", field="hardware_id"),
     Invalid(
         "hardware_id must be an upper-case MAC address such as AA:BB:CC:DD:EE:FF",
-        code="invalid_format",
+        code="invalid_field",
+        field="hardware_id",
     ),
     Unauthenticated("The X-API-Key header is missing", code="missing_api_key"),
     Unauthenticated("Invalid API key", code="invalid_api_key"),
@@ -63,12 +56,12 @@ _CONTROL_PLANE: Final[tuple[TallyError, ...]] = (
     Unauthenticated(
         "The Authorization header must be: Bearer, a space, the token", code="missing_token"
     ),
-    Unauthenticated("Invalid token", code="invalid_token"),
+    Unauthenticated("Invalid operator token", code="invalid_token"),
     _UNAVAILABLE,
 )
-_INVALID_QUERY: Final = Invalid("limit: Expected `int` >= 1", code="invalid_format")
+_INVALID_QUERY: Final = Invalid("limit: Expected `int` >= 1", code="invalid_field", field="limit")
 _INVALID_BODY: Final[tuple[TallyError, ...]] = (
-    Invalid("The body is not JSON", code="invalid_format"),
+    Invalid("The body is not valid JSON", code="malformed_json"),
     _TOO_LARGE,
     _UNSUPPORTED_MEDIA,
 )
@@ -76,15 +69,14 @@ _NO_DEVICE: Final = NotFound(
     f"Device {examples.HARDWARE_ID} does not exist", code="device_not_found"
 )
 
-_OPERATOR: Final[dict[str, Any]] = {"security": ("bearer",)}
+_OPERATOR: Final[dict[str, Any]] = {"security": (OPERATOR_SCHEME,)}
 _READINGS: Final[dict[str, Any]] = {
-    "path_types": _DEVICE_PATH,
     "errors": (*_CONTROL_PLANE, _INVALID_QUERY, _NO_DEVICE),
     **_OPERATOR,
 }
 
 
-def devices_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
+def devices_api(handlers: Handlers) -> Api:
     """Build the API. All routes are below `/devices`."""
     return Api(
         name="devices",
@@ -96,9 +88,8 @@ def devices_api(handlers: Handlers, cors_origins: tuple[str, ...] = ()) -> Api:
             *_readings(handlers),
             *_streams(handlers),
         ),
-        error_format=ERROR_FORMAT,
+        path_types=_PATH_TYPES,
         security_schemes=SECURITY,
-        middleware=_cors(cors_origins),
     )
 
 
@@ -107,7 +98,7 @@ def _data_plane(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/health",
-            handlers.health,
+            handlers.check_health,
             "Check liveness",
             response=dict[str, str],
             response_example={"status": "ok"},
@@ -115,7 +106,7 @@ def _data_plane(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "POST",
             "/register",
-            handlers.register,
+            handlers.register_board,
             "Register a board",
             description="Call at every boot. A known board keeps its confirmation id.",
             request=requests.RegistrationBody,
@@ -123,12 +114,12 @@ def _data_plane(handlers: Handlers) -> tuple[Endpoint, ...]:
             response=responses.ConfirmationBody,
             response_example=examples.CONFIRMATION,
             errors=_DATA_PLANE,
-            security=("api_key",),
+            security=("device_key",),
         ),
         Endpoint(
             "POST",
             "/data",
-            handlers.data,
+            handlers.send_readings,
             "Send readings",
             description="1 to 100 readings, optionally with gzip."
             " Retry any batch id that is missing from the response; duplicates are stored once.",
@@ -141,9 +132,10 @@ def _data_plane(handlers: Handlers) -> tuple[Endpoint, ...]:
                 Invalid(
                     "readings must contain at most 100 readings, not 101",
                     code="batch_size_exceeded",
+                    field="readings",
                 ),
             ),
-            security=("api_key",),
+            security=("device_key",),
         ),
     )
 
@@ -180,7 +172,6 @@ def _keys(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/api-keys/{key_id}",
             handlers.revoke_key,
             "Revoke an API key",
-            path_types={"key_id": fields.Uuid},
             description="All servers reject the key within five seconds.",
             status=204,
             errors=(
@@ -209,9 +200,8 @@ def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/devices/{hardware_id}",
-            handlers.show_device,
+            handlers.get_device,
             "Get a device",
-            path_types=_DEVICE_PATH,
             response=responses.DeviceBody,
             response_example=examples.DEVICE,
             errors=(*_CONTROL_PLANE, _INVALID_QUERY, _NO_DEVICE),
@@ -222,7 +212,6 @@ def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/devices/{hardware_id}",
             handlers.rename_device,
             "Rename a device",
-            path_types=_DEVICE_PATH,
             request=requests.RenameBody,
             request_example=requests.RenameBody(examples.FRIENDLY_NAME),
             response=responses.DeviceBody,
@@ -239,7 +228,7 @@ def _readings(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/devices/{hardware_id}/latest",
-            handlers.latest,
+            handlers.get_latest_reading,
             "Get the latest reading",
             response=responses.ReadingBody,
             response_example=examples.READING,
@@ -248,7 +237,7 @@ def _readings(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/devices/{hardware_id}/readings",
-            handlers.readings,
+            handlers.list_readings,
             "List readings in a time range",
             description="`from` and `to` are milliseconds since 1970, both inclusive.",
             query=requests.ReadingsQuery,
@@ -259,7 +248,7 @@ def _readings(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/devices/{hardware_id}/series",
-            handlers.series,
+            handlers.get_series,
             "Down-sample one sensor for a chart",
             query=requests.SeriesQuery,
             response=responses.SeriesBody,
@@ -274,36 +263,26 @@ def _streams(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             "/devices/{hardware_id}/export",
-            handlers.export,
+            handlers.export_readings,
             "Export readings",
             description="Streams all readings as CSV, newline-delimited JSON or Parquet.",
             query=requests.ExportQuery,
             media_type="text/csv",
+            response_example=examples.EXPORT,
             other_media_types=("application/x-ndjson", "application/vnd.apache.parquet"),
             **_READINGS,
         ),
         Endpoint(
             "GET",
             "/devices/{hardware_id}/stream",
-            handlers.stream,
+            handlers.stream_readings,
             "Subscribe to readings",
-            description="Server-sent events named `reading`.",
+            description=(
+                "Server-sent events named `reading`. The stream ends with `session_ended` when the"
+                " operator is removed or the token expires."
+            ),
             media_type="text/event-stream",
-            **_READINGS,
-        ),
-    )
-
-
-def _cors(origins: tuple[str, ...]) -> tuple[Middleware, ...]:
-    """Allow pages of these origins to call the API."""
-    if not origins:
-        return ()
-    return (
-        Middleware(
-            CORSMiddleware,
-            allow_origins=origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-Id"],
-            expose_headers=["X-Request-Id", "Retry-After"],
+            response_example=encode_event("reading", examples.READING).decode(),
+            **{**_READINGS, "errors": (*_READINGS["errors"], TOO_MANY_STREAMS)},
         ),
     )

@@ -44,8 +44,7 @@ class Device:
     friendly_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(msgspec.Struct, frozen=True, gc=False):
     """The board that sends a request, in its current boot.
 
     Its readings may come from an earlier boot.
@@ -85,8 +84,7 @@ class Rejection:
     batch_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """The outcome of a request. Every batch id is in exactly one of the three lists."""
 
     acknowledged: Sequence[str] = ()

@@ -30,7 +30,7 @@ from tally.devices.model.validation import (
     are_names,
     check_text,
     check_uuid4,
-    invalid_format,
+    invalid_field,
 )
 from tally.errors import Invalid
 
@@ -63,7 +63,7 @@ def check_count(count: int) -> None:
     """Require 1 to 100 readings in a request."""
     if not count:
         raise Invalid(
-            "readings must contain at least 1 reading", code="invalid_format", field="readings"
+            "readings must contain at least 1 reading", code="invalid_field", field="readings"
         )
     if count > MAX_READINGS:
         message = f"readings must contain at most {MAX_READINGS} readings, not {count}"
@@ -77,13 +77,13 @@ def check_readings(readings: Sequence[SubmittedReading]) -> None:
         not _batch_ids.fullmatch("".join(ids))
         or not 0 < min(map(len, ids)) <= max(map(len, ids)) <= MAX_BATCH_ID_LENGTH
     ):
-        raise invalid_format(
+        raise invalid_field(
             "batch_id",
             f"must have 1 to {MAX_BATCH_ID_LENGTH} letters, digits, '_', '-', ':' and '.'",
         )
     times = [reading.timestamp_ms for reading in readings]
     if not MIN_TIMESTAMP_MS <= min(times) <= max(times) < MAX_TIMESTAMP_MS:
-        raise invalid_format(
+        raise invalid_field(
             "timestamp_ms", "must be milliseconds since 1970, between the years 2000 and 2100"
         )
     for boot_id in {reading.boot_id for reading in readings}:
@@ -98,14 +98,14 @@ def check_readings(readings: Sequence[SubmittedReading]) -> None:
 
 def _check_sensors(sensors: Sequence[dict[str, Any]]) -> None:
     if max(map(len, sensors)) > MAX_SENSORS:
-        raise invalid_format("sensors", f"must have at most {MAX_SENSORS} entries")
+        raise invalid_field("sensors", f"must have at most {MAX_SENSORS} entries")
     if not all(are_names(names) for names in {*map(tuple, sensors)}):
-        raise invalid_format("sensors", NAME_RULE)
+        raise invalid_field("sensors", NAME_RULE)
     if _are_surely_storable(sensors):
         return
     for name, value in chain.from_iterable(map(dict.items, sensors)):
         if not _is_storable(value):
-            raise invalid_format(
+            raise invalid_field(
                 f"sensors.{name}",
                 f"must be 0 or a number from 1E-120 to 1E+120 with at most {MAX_DIGITS} digits",
             )
@@ -122,13 +122,13 @@ def _are_surely_storable(sensors: Sequence[dict[str, Any]]) -> bool:
 
 def _check_statuses(statuses: Sequence[Mapping[str, str]]) -> None:
     if max(map(len, statuses)) > MAX_SENSORS:
-        raise invalid_format("sensor_status", f"must have at most {MAX_SENSORS} entries")
+        raise invalid_field("sensor_status", f"must have at most {MAX_SENSORS} entries")
     # Usually all readings report the same statuses, so one check is enough.
     distinct = statuses[:1] if statuses.count(statuses[0]) == len(statuses) else statuses
     if not all(
         are_names(status) and SENSOR_STATUSES.issuperset(status.values()) for status in distinct
     ):
-        raise invalid_format("sensor_status", "must map sensor names to ok or error")
+        raise invalid_field("sensor_status", "must map sensor names to ok or error")
 
 
 def _is_storable(value: Any) -> bool:

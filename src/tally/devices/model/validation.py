@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
+
+from msgspec.structs import replace
 
 from tally.devices.model.records import MAX_SENSORS, MAX_TEXT_LENGTH, Capabilities, Sender
 from tally.errors import Invalid
@@ -23,7 +24,7 @@ _valid_names: Final[set[str]] = set()
 def check_hardware_id(value: str) -> str:
     """Require a MAC address in upper case."""
     if not _hardware_id.fullmatch(value):
-        raise invalid_format(
+        raise invalid_field(
             "hardware_id", "must be an upper-case MAC address such as AA:BB:CC:DD:EE:FF"
         )
     return value
@@ -33,7 +34,7 @@ def check_uuid4(value: str, field: str) -> str:
     """Require a version 4 UUID and return it in lower case."""
     canonical = _canonical_uuid4(value) if len(value) == 36 else None
     if canonical is None:
-        raise invalid_format(field, "must be a version 4 UUID")
+        raise invalid_field(field, "must be a version 4 UUID")
     return canonical
 
 
@@ -65,18 +66,18 @@ def _is_name(value: str) -> bool:
 def check_text(value: str, field: str, max_length: int = MAX_TEXT_LENGTH) -> str:
     """Require a non-empty printable text of limited length."""
     if not 0 < len(value) <= max_length or not value.isprintable():
-        raise invalid_format(field, f"must have 1 to {max_length} printable characters")
+        raise invalid_field(field, f"must have 1 to {max_length} printable characters")
     return value
 
 
 def check_capabilities(capabilities: Capabilities) -> Capabilities:
     """Require valid names and a limited number of sensors and features."""
     if not are_names(capabilities.sensors):
-        raise invalid_format("capabilities.sensors", NAME_RULE)
+        raise invalid_field("capabilities.sensors", NAME_RULE)
     if not are_names(capabilities.features):
-        raise invalid_format("capabilities.features", NAME_RULE)
+        raise invalid_field("capabilities.features", NAME_RULE)
     if len(capabilities.sensors) > MAX_SENSORS or len(capabilities.features) > MAX_SENSORS:
-        raise invalid_format(
+        raise invalid_field(
             "capabilities", f"must have at most {MAX_SENSORS} sensors and {MAX_SENSORS} features"
         )
     return capabilities
@@ -86,9 +87,10 @@ def check_sender(sender: Sender) -> Sender:
     """Require a valid hardware id, boot id and firmware version."""
     check_hardware_id(sender.hardware_id)
     check_text(sender.firmware_version, "firmware_version", 64)
-    return replace(sender, boot_id=check_uuid4(sender.boot_id, "boot_id"))
+    boot_id = check_uuid4(sender.boot_id, "boot_id")
+    return sender if boot_id == sender.boot_id else replace(sender, boot_id=boot_id)
 
 
-def invalid_format(field: str, rule: str) -> Invalid:
+def invalid_field(field: str, rule: str) -> Invalid:
     """Build the error for a field that breaks a rule."""
-    return Invalid(f"{field} {rule}", code="invalid_format", field=field)
+    return Invalid(f"{field} {rule}", code="invalid_field", field=field)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tally.devices.model.records import Capabilities, Device
-from tally.store.access import GetItem, Query, UpdateItem, access
+from tally.store.access import GetItem, Query, UpdateItem, access, param
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, F, exists, not_exists
@@ -39,6 +39,9 @@ DEVICES = Table(
 )
 
 
+_KEY: Final = {"hardware_id": param("hardwareId")}
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceRepository:
     """Devices by hardware id and by activity."""
@@ -48,9 +51,8 @@ class DeviceRepository:
 
     @access(
         "Get device",
-        GetItem,
+        GetItem(key=_KEY),
         table=DEVICES,
-        key="PK=hardware_id",
         by="both",
         trigger="GET /devices/{hardware_id}, POST /data",
         frequency="Per request, cached for seconds",
@@ -61,9 +63,15 @@ class DeviceRepository:
 
     @access(
         "Register device",
-        UpdateItem,
+        UpdateItem(
+            key=_KEY,
+            condition=(
+                not_exists("last_seen_at") | (F("last_seen_at") <= param("lastSeenAt")),
+                exists("hardware_id"),
+            ),
+            requests=2,
+        ),
         table=DEVICES,
-        key="PK=hardware_id",
         by="user",
         trigger="POST /register",
         frequency="At every boot of a board",
@@ -94,14 +102,17 @@ class DeviceRepository:
             )
         except ConditionFailed:
             # A server whose clock is ahead recorded a later time, which must not decrease.
-            item = await self.store.update(DEVICES, key, *actions, returns="ALL_NEW")
+            item = await self.store.update(
+                DEVICES, key, *actions, condition=exists("hardware_id"), returns="ALL_NEW"
+            )
         return _device(item or {})
 
     @access(
         "Update last seen",
-        UpdateItem.conditional,
+        UpdateItem(
+            key=_KEY, condition=not_exists("hardware_id") | (F("last_seen_at") <= param("before"))
+        ),
         table=DEVICES,
-        key="PK=hardware_id, absent or last_seen_at <= :before",
         by="system",
         trigger="POST /data",
         frequency="At most every 5 minutes per device",
@@ -125,9 +136,8 @@ class DeviceRepository:
 
     @access(
         "Update friendly name",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("hardware_id")),
         table=DEVICES,
-        key="PK=hardware_id with attribute_exists(hardware_id)",
         by="user",
         trigger="PATCH /devices/{hardware_id}",
         frequency="Rare",
@@ -150,10 +160,8 @@ class DeviceRepository:
 
     @access(
         "List devices by activity",
-        Query,
+        Query(where=F("gsi1pk") == ALL_DEVICES, index="gsi1", forward=False),
         table=DEVICES,
-        index="gsi1",
-        key='gsi1pk = "devices", newest first',
         by="user",
         trigger="GET /devices",
         frequency="Per request",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tally.devices.model.records import ApiKey
-from tally.store.access import PutItem, Query, UpdateItem, access
+from tally.store.access import PutItem, Query, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import F, exists, not_exists
 from tally.store.schema import Attribute, GlobalIndex, S, Table
@@ -39,6 +39,9 @@ API_KEYS = Table(
 )
 
 
+_KEY: Final = {"key_id": param("keyId")}
+
+
 @dataclass(frozen=True, slots=True)
 class ApiKeyRepository:
     """API keys by hash and by creation time."""
@@ -48,9 +51,8 @@ class ApiKeyRepository:
 
     @access(
         "Create API key",
-        PutItem.conditional,
+        PutItem(key=_KEY, condition=not_exists("key_id")),
         table=API_KEYS,
-        key="PK=key_id with attribute_not_exists(key_id)",
         by="user",
         trigger="POST /api-keys",
         frequency="Rare",
@@ -70,10 +72,8 @@ class ApiKeyRepository:
 
     @access(
         "Look up API key by hash",
-        Query,
+        Query(where=F("api_key_hash") == param("hash"), index="api_key_hash_index", limit=1),
         table=API_KEYS,
-        index="api_key_hash_index",
-        key="api_key_hash = :hash",
         by="user",
         trigger="POST /register, POST /data",
         frequency="Per request, cached for seconds",
@@ -86,10 +86,8 @@ class ApiKeyRepository:
 
     @access(
         "List API keys",
-        Query,
+        Query(where=F("gsi1pk") == ALL_KEYS, index="gsi1", forward=False),
         table=API_KEYS,
-        index="gsi1",
-        key='gsi1pk = "api_keys", newest first',
         by="user",
         trigger="GET /api-keys",
         frequency="Rare",
@@ -103,9 +101,12 @@ class ApiKeyRepository:
 
     @access(
         "Update last used",
-        UpdateItem.conditional,
+        UpdateItem(
+            key=_KEY,
+            condition=exists("key_id")
+            & (not_exists("last_used_at") | (F("last_used_at") <= param("before"))),
+        ),
         table=API_KEYS,
-        key="PK=key_id, last_used_at absent or <= :before",
         by="system",
         trigger="POST /register, POST /data",
         frequency="At most every 5 minutes per key",
@@ -123,9 +124,8 @@ class ApiKeyRepository:
 
     @access(
         "Revoke API key",
-        UpdateItem.conditional,
+        UpdateItem(key=_KEY, condition=exists("key_id")),
         table=API_KEYS,
-        key="PK=key_id with attribute_exists(key_id)",
         by="user",
         trigger="DELETE /api-keys/{key_id}",
         frequency="Rare",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tally import errors
 from tally.devices.model.records import BATCH_TTL_SECONDS, MAX_READINGS, Reading
-from tally.store.access import Query, TransactWriteItems, access, to_unavailable
+from tally.store.access import PutItem, Query, TransactWriteItems, access, param, to_unavailable
 from tally.store.api import BatchPut, ColumnarItems, TransactionBatch
 from tally.store.errors import StoreError, StoreUnavailable, TransactionCancelled
 from tally.store.expressions import Condition, F, not_exists
@@ -62,6 +62,16 @@ MAX_SERIES_READINGS = 20_000
 MAX_EXPORTED_READINGS = 50_000_000
 
 
+def _in_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
+    first, last = time_range
+    return (F("hardware_id") == hardware_id) & F("ts_batch").between(
+        f"{first:013}#", f"{last:013}#\uffff"
+    )
+
+
+_IN_RANGE = _in_range(param("hardwareId"), (param("from"), param("to")))
+
+
 @dataclass(frozen=True, slots=True)
 class ReadingRepository:
     """Readings by device and time."""
@@ -71,10 +81,18 @@ class ReadingRepository:
 
     @access(
         "Store reading once",
-        TransactWriteItems,
+        TransactWriteItems(
+            PutItem(table=PROCESSED_BATCHES, key={"batch_id": param("batchId")}, condition=_IS_NEW),
+            PutItem(
+                key={
+                    "hardware_id": param("hardwareId"),
+                    "ts_batch": f"{param('timestampMs')}#{param('batchId')}",
+                }
+            ),
+            requests=MAX_READINGS,
+        ),
         table=DEVICE_READINGS,
         tables=(PROCESSED_BATCHES,),
-        key="batch_id with attribute_not_exists(batch_id); hardware_id, ts_batch",
         by="user",
         trigger="POST /data",
         frequency="Per reading",
@@ -111,9 +129,8 @@ class ReadingRepository:
 
     @access(
         "Latest reading",
-        Query,
+        Query(where=F("hardware_id") == param("hardwareId"), forward=False, limit=1),
         table=DEVICE_READINGS,
-        key="hardware_id = :hardware_id, newest first, Limit 1",
         by="user",
         trigger="GET /devices/{hardware_id}/latest",
         frequency="Per request",
@@ -126,9 +143,8 @@ class ReadingRepository:
 
     @access(
         "Readings by time range",
-        Query,
+        Query(where=_IN_RANGE, forward=None),
         table=DEVICE_READINGS,
-        key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to",
         by="user",
         trigger="GET /devices/{hardware_id}/readings",
         frequency="Per request",
@@ -154,9 +170,8 @@ class ReadingRepository:
 
     @access(
         "One sensor by time range",
-        Query,
+        Query(where=_IN_RANGE, project=(F("timestamp_ms"), F("sensors", f"{param('sensor')}"))),
         table=DEVICE_READINGS,
-        key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to, two attributes",
         by="user",
         trigger="GET /devices/{hardware_id}/series",
         frequency="Per chart",
@@ -191,9 +206,8 @@ class ReadingRepository:
 
     @access(
         "Export readings",
-        Query,
+        Query(where=_IN_RANGE),
         table=DEVICE_READINGS,
-        key="hardware_id = :hardware_id AND ts_batch BETWEEN :from AND :to, page by page",
         by="user",
         trigger="GET /devices/{hardware_id}/export",
         frequency="Rare",
@@ -257,13 +271,6 @@ def _failure(error: StoreError) -> bool | errors.Unavailable:
     if isinstance(error, StoreUnavailable):
         return to_unavailable(error)
     raise error
-
-
-def _in_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
-    first, last = time_range
-    return (F("hardware_id") == hardware_id) & F("ts_batch").between(
-        f"{first:013}#", f"{last:013}#\uffff"
-    )
 
 
 def _reading(item: Mapping[str, Any]) -> Reading:

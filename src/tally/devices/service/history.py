@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Final, TypeAlias
 
 from tally.devices.model.records import (
@@ -18,11 +19,15 @@ from tally.devices.model.validation import check_hardware_id
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import MAX_SERIES_READINGS, ReadingRepository
 from tally.errors import Invalid, NotFound
+from tally.kit.fair_limiter import FairLimiter
 
 TimeRange: TypeAlias = tuple[int, int]
 # Ranges with fewer readings are charted from all of them; denser ranges are sampled.
 MAX_UNSAMPLED_READINGS: Final = 5_000
 MAX_CONCURRENT_QUERIES: Final = 16
+# More charts or exports at a time would each take longer, and none would end sooner.
+MAX_CONCURRENT_CHARTS: Final = 4
+MAX_CONCURRENT_EXPORTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,11 @@ class ReadingHistory:
 
     readings: ReadingRepository
     devices: DeviceRepository
+    chart_limiter: FairLimiter = field(default_factory=partial(FairLimiter, MAX_CONCURRENT_CHARTS))
+    # An export holds a slot while it reads and encodes a chunk, not while it waits for its client.
+    export_limiter: FairLimiter = field(
+        default_factory=partial(FairLimiter, MAX_CONCURRENT_EXPORTS)
+    )
 
     async def latest(self, hardware_id: str) -> Reading:
         await self._require_device(hardware_id)
@@ -55,40 +65,47 @@ class ReadingHistory:
         )
 
     async def series(
-        self, hardware_id: str, sensor: str, time_range: TimeRange, points: int
+        self, hardware_id: str, sensor: str, time_range: TimeRange, points: int, *, owner: str
     ) -> Series:
         """Aggregate a sensor into at most `points` buckets.
 
-        The cost is bounded, however many readings the range contains.
+        The cost is bounded, however many readings the range contains. Charts wait for a slot, and
+        waiting owners take turns.
         """
         await self._require_device(hardware_id)
         time_range = check_time_range(time_range)
+        async with self.chart_limiter.slot(owner):
+            return await self._aggregate(hardware_id, sensor, time_range, points)
+
+    async def _aggregate(
+        self, hardware_id: str, sensor: str, time_range: TimeRange, points: int
+    ) -> Series:
         values, is_complete = await self.readings.values(
             hardware_id, sensor, time_range, MAX_UNSAMPLED_READINGS
         )
         if is_complete:
             return Series(sensor, tuple(_buckets(values, time_range, points)), sampled=False)
-        values, is_complete = await self._sample(hardware_id, sensor, time_range, points)
-        return Series(sensor, tuple(_buckets(values, time_range, points)), sampled=not is_complete)
+        return await self._sample(hardware_id, sensor, time_range, points)
 
     async def _sample(
         self, hardware_id: str, sensor: str, time_range: TimeRange, points: int
-    ) -> tuple[list[tuple[int, Number]], bool]:
-        """Read the first readings of each bucket; also return whether that was all of them."""
-        values: list[tuple[int, Number]] = []
-        is_complete, per_bucket = True, MAX_SERIES_READINGS // points
+    ) -> Series:
+        """Aggregate the first readings of each bucket, which may be all of them."""
+        buckets: list[Bucket] = []
+        is_sampled, per_bucket = False, MAX_SERIES_READINGS // points
         intervals = list(_intervals(time_range, points))
         for start in range(0, len(intervals), MAX_CONCURRENT_QUERIES):
             batch = intervals[start : start + MAX_CONCURRENT_QUERIES]
-            for found, was_complete in await asyncio.gather(
+            found = await asyncio.gather(
                 *(
                     self.readings.values(hardware_id, sensor, interval, per_bucket)
                     for interval in batch
                 )
-            ):
-                values += found
-                is_complete = is_complete and was_complete
-        return values, is_complete
+            )
+            for interval, (values, is_complete) in zip(batch, found, strict=True):
+                buckets += _bucket(interval, [value for _, value in values])
+                is_sampled = is_sampled or not is_complete
+        return Series(sensor, tuple(buckets), sampled=is_sampled)
 
     async def export(
         self, hardware_id: str, time_range: TimeRange
@@ -108,7 +125,7 @@ def check_time_range(time_range: TimeRange) -> TimeRange:
     if not 0 <= first <= last:
         raise Invalid(
             "from must not be later than to, both in milliseconds since 1970",
-            code="invalid_format",
+            code="invalid_field",
             field="from",
         )
     return min(first, MAX_TIMESTAMP_MS), min(last, MAX_TIMESTAMP_MS)
@@ -126,11 +143,16 @@ def _buckets(
 ) -> Iterator[Bucket]:
     """Group values, sorted by time, into intervals of equal length. Omits empty intervals."""
     position = 0
-    for begin, end in _intervals(time_range, points):
+    for interval in _intervals(time_range, points):
         inside: list[Number] = []
-        while position < len(values) and values[position][0] <= end:
+        while position < len(values) and values[position][0] <= interval[1]:
             inside.append(values[position][1])
             position += 1
-        if inside:
-            mean = sum(map(Decimal, inside), Decimal()) / len(inside)
-            yield Bucket(begin, end, len(inside), min(inside), max(inside), mean)
+        yield from _bucket(interval, inside)
+
+
+def _bucket(interval: TimeRange, values: Sequence[Number]) -> Iterator[Bucket]:
+    """Aggregate the values of an interval, unless it is empty."""
+    if values:
+        mean = sum(map(Decimal, values), Decimal()) / len(values)
+        yield Bucket(*interval, len(values), min(values), max(values), mean)

@@ -16,7 +16,7 @@ from tally.devices.repository.readings import ReadingRepository
 from tally.devices.service.devices import FleetService
 from tally.devices.service.ports import Publisher
 from tally.errors import Invalid, Unavailable
-from tally.kit.clock import Clock, rfc3339
+from tally.kit.clock import Clock, rfc3339_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class IngestionService:
 
         The transactions run concurrently and share a commit on the embedded store.
         """
-        received_at, now = rfc3339(self.clock.now()), self.clock.seconds()
+        now = self.clock.seconds()
         outcomes = await self.readings.store_each(
-            readings, received_at, now, self.retention_seconds
+            readings, rfc3339_seconds(now), now, self.retention_seconds
         )
         stored = [
             reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is True

@@ -15,6 +15,7 @@ from tally.errors import NotFound, Unauthenticated, Unavailable
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.ids import new_uuid
 from tally.kit.rate_limiter import RateLimiter
+from tally.kit.rate_limits import RateLimitStatus
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
 
@@ -64,8 +65,8 @@ class ApiKeyService:
         if not await self.keys.revoke(check_uuid4(key_id, "key_id")):
             raise NotFound(f"API key {key_id} does not exist", code="key_not_found")
 
-    async def authenticate(self, raw: str) -> ApiKey:
-        """Return the active key for a raw key, within its rate limit."""
+    async def authenticate(self, raw: str) -> RateLimitStatus:
+        """Require a raw key that is active and within its rate limit; return what remains of it."""
         if not _raw_key.fullmatch(raw):
             raise _invalid()
         hashed = self._hash(raw)
@@ -77,11 +78,11 @@ class ApiKeyService:
             self.cached_keys.put(hashed, key)
         if not key.is_active:
             raise Unauthenticated("The API key has been revoked", code="key_revoked")
-        self.limiter.take(key.key_id)
+        status = self.limiter.take(key.key_id)
         if self.recently_used.get(key.key_id) is None:
             self.recently_used.put(key.key_id, True)
             await self._record_use(key)
-        return key
+        return status
 
     async def _record_use(self, key: ApiKey) -> None:
         now = self.clock.now()

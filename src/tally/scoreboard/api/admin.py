@@ -5,23 +5,20 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from tally.scoreboard.api.auth import ScoreboardAuth
+from tally.kit.http import NO_STORE, Json
 from tally.scoreboard.api.schemas import responses
 from tally.scoreboard.service.cache_sync import CacheSync
 
 
 @dataclass(frozen=True, slots=True)
 class AdminHandlers:
-    """Handlers that require the operator key."""
+    """Handlers of the protected endpoints."""
 
-    auth: ScoreboardAuth
     cache_sync: CacheSync
 
-    async def rebuild(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
-        return responses.success(responses.RebuildResponse(await self.cache_sync.rebuild()))
+    async def rebuild_leaderboard(self, _: Request) -> ASGIApp:
+        return Json(responses.RebuildResponse(await self.cache_sync.rebuild()), 200, NO_STORE)
 
-    async def show_drift(self, request: Request) -> ASGIApp:
-        self.auth.require_operator(request)
+    async def get_drift(self, _: Request) -> ASGIApp:
         report = await self.cache_sync.check_drift(repair=False)
-        return responses.success(responses.DriftResponse.from_report(report))
+        return Json(responses.DriftResponse.from_report(report), 200, NO_STORE)

@@ -1,19 +1,16 @@
-"""Authentication of players (access tokens), game servers and operators (API keys)."""
+"""Authentication of players (access tokens) and game servers (an API key)."""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import Request
 
-from tally.kit.auth import bearer_token, require_key
+from tally.kit.auth import Claims, bearer_token, require_key
 from tally.scoreboard.model import MAX_USER_AGENT_LENGTH, ClientInfo
 from tally.scoreboard.service.sessions import AuthenticatedPlayer, PlayerSessions
 from tally.settings import Secret
 
 INTERNAL_HEADER: Final = "X-Internal-API-Key"
-ADMIN_HEADER: Final = "X-Admin-API-Key"
-# Clients on a Unix socket have no address and share this rate-limit key.
-NO_ADDRESS: Final = "nowhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +19,14 @@ class ScoreboardAuth:
 
     sessions: PlayerSessions
     internal_key: Secret
-    admin_key: Secret
 
     async def player(self, request: Request) -> AuthenticatedPlayer:
         return await self.sessions.authenticate(bearer_token(request))
+
+    def verify(self, request: Request) -> tuple[Claims, str]:
+        """Return the claims and the text of the access token, whose session is not checked yet."""
+        token = bearer_token(request)
+        return self.sessions.tokens.verify(token), token
 
     async def optional_player(self, request: Request) -> AuthenticatedPlayer | None:
         """Return None for a request without an Authorization header."""
@@ -33,13 +34,6 @@ class ScoreboardAuth:
 
     def require_game_server(self, request: Request) -> None:
         require_key(request, self.internal_key, INTERNAL_HEADER)
-
-    def require_operator(self, request: Request) -> None:
-        require_key(request, self.admin_key, ADMIN_HEADER)
-
-
-def client_address(request: Request) -> str:
-    return request.client.host if request.client else NO_ADDRESS
 
 
 def client_info(request: Request) -> ClientInfo:

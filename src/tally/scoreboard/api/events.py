@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
+from tally.instance.streams import OpenStreams, StreamSession
 from tally.kit.event_stream import EventStream
 from tally.kit.hub import Hub
-from tally.scoreboard.api.auth import ScoreboardAuth, client_address
+from tally.scoreboard.api.auth import ScoreboardAuth
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.ports import LeaderboardUpdate
-from tally.scoreboard.service.stream_slots import StreamSlots
 
 TOPIC: Final = "scoreboard:leaderboard"
 EVENT: Final = "leaderboard"
@@ -26,41 +26,34 @@ class LeaderboardPublisher:
     def has_subscribers(self) -> bool:
         return self.hub.is_active(TOPIC)
 
+    def subscriber_count(self) -> int:
+        return self.hub.subscriber_count(TOPIC)
+
     def publish(self, update: LeaderboardUpdate) -> None:
         self.hub.publish(TOPIC, EVENT, update)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderboardStream:
-    """Serves the stream within the limits per player and per address."""
+    """Serves the stream; that of a player ends with the player's session."""
 
     hub: Hub
     broadcaster: LeaderboardBroadcaster
-    slots: StreamSlots
+    streams: OpenStreams
     auth: ScoreboardAuth
 
-    async def stream(self, request: Request) -> ASGIApp:
+    async def stream_leaderboard(self, request: Request) -> ASGIApp:
         player = await self.auth.optional_player(request)
+        if player is None:
+            owner = self.streams.admit(request)
+        else:
+            owner = self.streams.admit(
+                request,
+                person=f"scoreboard:{player.user_id}",
+                session=StreamSession(player.session_id, self.auth.sessions.find_active_ids),
+            )
         events = EventStream(self.hub, TOPIC, request, self._snapshot)
-        return _LimitedStream(
-            events, self.slots, player.user_id if player else None, client_address(request)
-        )
+        return self.streams.response(owner, events)
 
     async def _snapshot(self) -> tuple[str, LeaderboardUpdate]:
         return EVENT, await self.broadcaster.snapshot()
-
-
-class _LimitedStream:
-    """A response that occupies stream slots while it is being sent."""
-
-    def __init__(
-        self, events: ASGIApp, slots: StreamSlots, user_id: str | None, address: str
-    ) -> None:
-        self._events = events
-        self._slots = slots
-        self._user_id = user_id
-        self._address = address
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._slots.reserve(self._user_id, self._address):
-            await self._events(scope, receive, send)

@@ -3,7 +3,7 @@
 `routes.py` lists the routes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,10 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from tally.errors import Invalid
+from tally.errors import Invalid, TallyError
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
+from tally.kit.http import NO_STORE, Json
+from tally.kit.rate_limits import record_rate_limit
 from tally.scoreboard.api.auth import ScoreboardAuth, client_info, score_event_client_info
+from tally.scoreboard.api.page_cache import PageCache, page_response
 from tally.scoreboard.api.rate_limits import RequestLimits
 from tally.scoreboard.api.schemas import requests, responses
 from tally.scoreboard.model import from_microseconds, parse_user_id, to_microseconds
@@ -34,9 +37,10 @@ class Handlers:
     auth: ScoreboardAuth
     limits: RequestLimits
     cursors: Cursors
+    pages: PageCache = field(default_factory=PageCache)
 
-    async def health(self, _: Request) -> ASGIApp:
-        return responses.success(responses.HealthResponse("ok"))
+    async def check_health(self, _: Request) -> ASGIApp:
+        return Json(responses.HealthResponse("ok"), 200, NO_STORE)
 
     async def register(self, request: Request) -> ASGIApp:
         await self.limits.count_auth(request)
@@ -45,7 +49,7 @@ class Handlers:
             body.username, body.email, body.password, body.avatar_url
         )
         user, tokens = await self.services.accounts.register(registration, client_info(request))
-        return responses.success(responses.LoginResponse.from_login(user, tokens), 201)
+        return Json(responses.LoginResponse.from_login(user, tokens), 201, NO_STORE)
 
     async def login(self, request: Request) -> ASGIApp:
         await self.limits.count_auth(request)
@@ -53,13 +57,13 @@ class Handlers:
         user, tokens = await self.services.accounts.login(
             body.login, body.password, client_info(request)
         )
-        return responses.success(responses.LoginResponse.from_login(user, tokens))
+        return Json(responses.LoginResponse.from_login(user, tokens), 200, NO_STORE)
 
-    async def refresh(self, request: Request) -> ASGIApp:
+    async def refresh_tokens(self, request: Request) -> ASGIApp:
         await self.limits.count_auth(request)
         body = await read_json(request, requests.RefreshRequest, limit=MAX_BODY_BYTES)
         tokens = await self.services.sessions.refresh(body.refresh_token)
-        return responses.success(responses.TokensResponse.from_tokens(tokens))
+        return Json(responses.TokensResponse.from_tokens(tokens), 200, NO_STORE)
 
     async def logout(self, request: Request) -> ASGIApp:
         await self.limits.count_auth(request)
@@ -67,17 +71,34 @@ class Handlers:
         await self.services.sessions.revoke(player, player.session_id)
         return Response(status_code=204)
 
+    async def change_password(self, request: Request) -> ASGIApp:
+        await self.limits.count_auth(request)
+        player = await self.auth.player(request)
+        body = await read_json(request, requests.ChangePasswordRequest, limit=MAX_BODY_BYTES)
+        await self.services.accounts.change_password(
+            player, body.current_password, body.new_password, client_info(request)
+        )
+        return Response(status_code=204)
+
+    async def revoke_all_sessions(self, request: Request) -> ASGIApp:
+        await self.limits.count_auth(request)
+        player = await self.auth.player(request)
+        await self.services.sessions.revoke_all(player.user_id)
+        return Response(status_code=204)
+
     async def list_sessions(self, request: Request) -> ASGIApp:
         await self.limits.count_auth(request)
         player = await self.auth.player(request)
         sessions = await self.services.sessions.list_active(player)
-        return responses.success(
+        return Json(
             responses.SessionsResponse(
                 [
                     responses.SessionResponse.from_session(session, player.session_id)
                     for session in sessions
                 ]
-            )
+            ),
+            200,
+            NO_STORE,
         )
 
     async def revoke_session(self, request: Request) -> ASGIApp:
@@ -101,36 +122,61 @@ class Handlers:
         token, expires_at = await self.services.actions.complete(
             body.action_id, user_id, body.max_score, body.metadata
         )
-        return responses.success(responses.ActionTokenResponse(token, expires_at), 201)
+        return Json(responses.ActionTokenResponse(token, expires_at), 201, NO_STORE)
 
     async def update_score(self, request: Request) -> ASGIApp:
-        player = await self.auth.player(request)
-        await self.limits.count_score_update(request, player.user_id)
-        body = await read_json(request, requests.UpdateScoreRequest, limit=MAX_BODY_BYTES)
+        claims, token = self.auth.verify(request)
+        try:
+            body = await read_json(request, requests.UpdateScoreRequest, limit=MAX_BODY_BYTES)
+        except TallyError:
+            # An invalid body counts too, and only an authenticated client learns what is wrong.
+            player = await self.auth.player(request)
+            await self.limits.count_score_update(request, player.user_id)
+            raise
+        window = self.limits.score_window(claims["sub"])
+        admitted = await self.services.admission.score_update(window, token, body.action_token)
+        record_rate_limit(request.scope, admitted.status)
         response = await self.services.scores.update(
-            player.user_id,
+            admitted.player.user_id,
             body.action_token,
             body.score_delta,
             score_event_client_info(client_info(request)),
+            admitted.response,
         )
-        return responses.success(msgspec.Raw(response))
+        return Response(response, 200, NO_STORE, "application/json")
 
-    async def show_leaderboard(self, request: Request) -> ASGIApp:
-        await self.limits.count_leaderboard(request)
-        query = read_query(request, requests.LeaderboardQuery)
-        leaderboard = self.services.leaderboard
+    async def get_leaderboard(self, request: Request) -> ASGIApp:
+        try:
+            query = read_query(request, requests.LeaderboardQuery)
+        except TallyError:
+            await self.limits.count_leaderboard(request)
+            raise
         if query.around is None:
-            page = await leaderboard.top(query.limit, query.offset)
-        else:
-            player = await self.auth.player(request)
-            page = await leaderboard.around(player.user_id, query.limit)
-        return responses.success(responses.LeaderboardResponse.from_page(page))
+            return await self._get_top(request, query.limit, query.offset)
+        await self.limits.count_leaderboard(request)
+        player = await self.auth.player(request)
+        return page_response(await self.services.leaderboard.around(player.user_id, query.limit))
 
-    async def show_own_score(self, request: Request) -> ASGIApp:
+    async def _get_top(self, request: Request, limit: int, offset: int) -> ASGIApp:
+        window = self.limits.leaderboard_window(request)
+        version, cached = self.pages.find(limit, offset)
+        status, found = await self.services.admission.top(window, limit, offset, version)
+        record_rate_limit(request.scope, status)
+        if cached is not None and found is not None and found.page is None:
+            return cached
+        if found is None or found.page is None:
+            return page_response(await self.services.leaderboard.top(limit, offset))
+        response = page_response(found.page)
+        self.pages.store(limit, offset, found.version, response)
+        return response
+
+    async def get_own_score(self, request: Request) -> ASGIApp:
         player = await self.auth.player(request)
         await self.limits.count_own_data(request, player.user_id)
         standing, total_players = await self.services.leaderboard.standing(player.user_id)
-        return responses.success(responses.OwnScoreResponse.from_standing(standing, total_players))
+        return Json(
+            responses.OwnScoreResponse.from_standing(standing, total_players), 200, NO_STORE
+        )
 
     async def list_own_events(self, request: Request) -> ASGIApp:
         player = await self.auth.player(request)
@@ -149,7 +195,7 @@ class Handlers:
             next_cursor = self.cursors.encode(
                 purpose, {"at": to_microseconds(moment), "id": event_id}
             )
-        return responses.success(responses.ScoreEventsResponse.from_page(page, next_cursor))
+        return Json(responses.ScoreEventsResponse.from_page(page, next_cursor), 200, NO_STORE)
 
     async def delete_account(self, request: Request) -> ASGIApp:
         player = await self.auth.player(request)

@@ -1,63 +1,41 @@
 """The routes of the scoreboard: for players, game servers, operators and stream subscribers."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-import msgspec
-from starlette.middleware import Middleware
+from msgspec import Meta
 
+from tally.instance.stream_limits import TOO_MANY_STREAMS
 from tally.kit.endpoints import Api, Endpoint
-from tally.kit.http import EnvelopeError, ErrorFormat
+from tally.kit.hub import encode_event
+from tally.kit.operators import OPERATOR_SCHEME
 from tally.scoreboard.api.admin import AdminHandlers
-from tally.scoreboard.api.auth import ADMIN_HEADER, INTERNAL_HEADER
+from tally.scoreboard.api.auth import INTERNAL_HEADER
 from tally.scoreboard.api.events import EVENT, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers
-from tally.scoreboard.api.rate_limits import RateLimitHeadersMiddleware
 from tally.scoreboard.api.schemas import examples, requests, responses
 from tally.scoreboard.service.scores import ScoreUpdateResponse
 
 PREFIX: Final = "/api/v1"
 SERVICE: Final = "scoreboard-api"
 
-# Codes of the kit and the services that the specification names differently.
-ERROR_FORMAT: Final = ErrorFormat(
-    EnvelopeError,
-    codes={
-        **dict.fromkeys(
-            (
-                "invalid",
-                "invalid_field",
-                "missing_field",
-                "unknown_field",
-                "malformed_json",
-                "malformed_gzip",
-                "invalid_cursor",
-                "invalid_value",
-            ),
-            "VALIDATION_ERROR",
-        ),
-        **dict.fromkeys(
-            (
-                "missing_token",
-                "invalid_token",
-                "missing_api_key",
-                "invalid_api_key",
-                "unauthenticated",
-                "invalid_credentials",
-            ),
-            "UNAUTHORIZED",
-        ),
-        **dict.fromkeys(
-            ("unavailable", "cache_unavailable", "leaderboard_not_cached"), "SERVICE_UNAVAILABLE"
-        ),
-        "rate_limited": "RATE_LIMIT_EXCEEDED",
-    },
-    upper_case=True,
-)
 SECURITY: Final = {
-    "player": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-    "game_server": {"type": "apiKey", "in": "header", "name": INTERNAL_HEADER},
-    "operator": {"type": "apiKey", "in": "header", "name": ADMIN_HEADER},
+    "player": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "Access token of a player, from registration, login or refresh.",
+    },
+    "game_server": {
+        "type": "apiKey",
+        "in": "header",
+        "name": INTERNAL_HEADER,
+        "description": "Key of game servers: TALLY_SCOREBOARD_INTERNAL_KEY, or"
+        " `scoreboard-internal.key` in the data directory.",
+    },
+}
+_PATH_TYPES: Final = {
+    "session_id": Annotated[requests.SessionId, Meta(examples=[examples.SESSION_ID])],
 }
 _PLAYER: Final[dict[str, Any]] = {"security": ("player",)}
 _AUTH_ROUTE_ERRORS: Final = (examples.RATE_LIMITED, examples.UNAVAILABLE)
@@ -80,24 +58,16 @@ def scoreboard_api(handlers: ScoreboardHandlers) -> Api:
         endpoints=(
             *_auth(handlers.public),
             *_sessions(handlers.public),
+            *_account_security(handlers.public),
             *_scores(handlers.public),
             *_own_data(handlers.public),
             *_leaderboard(handlers.public, handlers.stream),
             *_admin(handlers.admin),
         ),
-        error_format=ERROR_FORMAT,
         service=SERVICE,
+        path_types=_PATH_TYPES,
         security_schemes=SECURITY,
-        middleware=(Middleware(RateLimitHeadersMiddleware),),
     )
-
-
-def _enveloped(kind: Any, example: Any) -> dict[str, Any]:
-    """Return the response arguments of an endpoint, inside the envelope."""
-    return {
-        "response": responses.Envelope[kind],
-        "response_example": responses.Envelope(success=True, data=example),
-    }
 
 
 def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
@@ -105,9 +75,10 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             f"{PREFIX}/health",
-            handlers.health,
+            handlers.check_health,
             "Check liveness",
-            **_enveloped(responses.HealthResponse, responses.HealthResponse("ok")),
+            response=responses.HealthResponse,
+            response_example=responses.HealthResponse("ok"),
         ),
         Endpoint(
             "POST",
@@ -120,8 +91,14 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
                 "ana_99", "ana@example.com", "a long password"
             ),
             status=201,
-            errors=(*_AUTH_ROUTE_ERRORS, examples.USERNAME_TAKEN, examples.EMAIL_TAKEN),
-            **_enveloped(responses.LoginResponse, examples.LOGIN),
+            errors=(
+                *_AUTH_ROUTE_ERRORS,
+                examples.WEAK_PASSWORD,
+                examples.USERNAME_TAKEN,
+                examples.EMAIL_TAKEN,
+            ),
+            response=responses.LoginResponse,
+            response_example=examples.LOGIN,
         ),
         Endpoint(
             "POST",
@@ -131,19 +108,13 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
             description="`login` is the username or the email address.",
             request=requests.LoginRequest,
             request_example=requests.LoginRequest("ana_99", "a long password"),
-            errors=(*_AUTH_ROUTE_ERRORS, examples.INVALID_CREDENTIALS),
-            **_enveloped(responses.LoginResponse, examples.LOGIN),
-        ),
-        Endpoint(
-            "POST",
-            f"{PREFIX}/auth/refresh",
-            handlers.refresh,
-            "Refresh the tokens",
-            description="A refresh token works once. Reusing one revokes its session.",
-            request=requests.RefreshRequest,
-            request_example=requests.RefreshRequest("kq3vQ0x9"),
-            errors=(*_AUTH_ROUTE_ERRORS, examples.INVALID_REFRESH_TOKEN),
-            **_enveloped(responses.TokensResponse, examples.TOKENS),
+            errors=(
+                *_AUTH_ROUTE_ERRORS,
+                examples.INVALID_CREDENTIALS,
+                examples.TOO_MANY_SIGN_INS,
+            ),
+            response=responses.LoginResponse,
+            response_example=examples.LOGIN,
         ),
     )
 
@@ -151,6 +122,21 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
 def _sessions(handlers: Handlers) -> tuple[Endpoint, ...]:
     errors = (*examples.PLAYER_AUTH_ERRORS, *_AUTH_ROUTE_ERRORS)
     return (
+        Endpoint(
+            "POST",
+            f"{PREFIX}/auth/refresh",
+            handlers.refresh_tokens,
+            "Refresh the tokens",
+            description=(
+                "Returns the next tokens. Repeating the request within 30 seconds returns the same"
+                " tokens; reusing a refresh token later revokes its session."
+            ),
+            request=requests.RefreshRequest,
+            request_example=requests.RefreshRequest("kq3vQ0x9"),
+            errors=(*_AUTH_ROUTE_ERRORS, examples.INVALID_REFRESH_TOKEN),
+            response=responses.TokensResponse,
+            response_example=examples.TOKENS,
+        ),
         Endpoint(
             "POST",
             f"{PREFIX}/auth/logout",
@@ -168,18 +154,52 @@ def _sessions(handlers: Handlers) -> tuple[Endpoint, ...]:
             "List your sessions, newest first",
             errors=errors,
             **_PLAYER,
-            **_enveloped(
-                responses.SessionsResponse, responses.SessionsResponse([examples.SESSION])
-            ),
+            response=responses.SessionsResponse,
+            response_example=responses.SessionsResponse([examples.SESSION]),
         ),
         Endpoint(
             "DELETE",
             f"{PREFIX}/auth/sessions/{{session_id}}",
             handlers.revoke_session,
             "Revoke one of your sessions",
-            path_types={"session_id": requests.SessionId},
             status=204,
             errors=(*errors, examples.INVALID_SESSION_ID, examples.SESSION_NOT_FOUND),
+            **_PLAYER,
+        ),
+    )
+
+
+def _account_security(handlers: Handlers) -> tuple[Endpoint, ...]:
+    errors = (*examples.PLAYER_AUTH_ERRORS, *_AUTH_ROUTE_ERRORS)
+    return (
+        Endpoint(
+            "POST",
+            f"{PREFIX}/auth/password",
+            handlers.change_password,
+            "Change your password",
+            description="Revokes your other sessions immediately, on every server.",
+            request=requests.ChangePasswordRequest,
+            request_example=requests.ChangePasswordRequest(
+                "a long password", "another long password"
+            ),
+            status=204,
+            errors=(
+                *errors,
+                examples.WEAK_PASSWORD,
+                examples.WRONG_PASSWORD,
+                examples.PASSWORD_CHANGED,
+                examples.TOO_MANY_SIGN_INS,
+            ),
+            **_PLAYER,
+        ),
+        Endpoint(
+            "DELETE",
+            f"{PREFIX}/auth/sessions",
+            handlers.revoke_all_sessions,
+            "Log out everywhere",
+            description="Revokes all your sessions immediately, on every server.",
+            status=204,
+            errors=errors,
             **_PLAYER,
         ),
     )
@@ -209,10 +229,8 @@ def _scores(handlers: Handlers) -> tuple[Endpoint, ...]:
                 examples.ACTION_EXISTS,
             ),
             security=("game_server",),
-            **_enveloped(
-                responses.ActionTokenResponse,
-                responses.ActionTokenResponse(examples.ACTION_TOKEN, examples.EXPIRY),
-            ),
+            response=responses.ActionTokenResponse,
+            response_example=responses.ActionTokenResponse(examples.ACTION_TOKEN, examples.EXPIRY),
         ),
         Endpoint(
             "PATCH",
@@ -232,7 +250,8 @@ def _scores(handlers: Handlers) -> tuple[Endpoint, ...]:
                 examples.SCORE_TOO_GREAT,
             ),
             **_PLAYER,
-            **_enveloped(ScoreUpdateResponse, examples.SCORE_UPDATE),
+            response=ScoreUpdateResponse,
+            response_example=examples.SCORE_UPDATE,
         ),
     )
 
@@ -243,11 +262,12 @@ def _own_data(handlers: Handlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "GET",
             f"{PREFIX}/scores/me",
-            handlers.show_own_score,
+            handlers.get_own_score,
             "Get your score, rank and percentile",
             errors=(*errors, examples.USER_NOT_FOUND),
             **_PLAYER,
-            **_enveloped(responses.OwnScoreResponse, examples.OWN_SCORE),
+            response=responses.OwnScoreResponse,
+            response_example=examples.OWN_SCORE,
         ),
         Endpoint(
             "GET",
@@ -257,10 +277,8 @@ def _own_data(handlers: Handlers) -> tuple[Endpoint, ...]:
             query=requests.ScoreEventsQuery,
             errors=(*errors, examples.INVALID_LIMIT),
             **_PLAYER,
-            **_enveloped(
-                responses.ScoreEventsResponse,
-                responses.ScoreEventsResponse([examples.SCORE_EVENT], None),
-            ),
+            response=responses.ScoreEventsResponse,
+            response_example=responses.ScoreEventsResponse([examples.SCORE_EVENT], None),
         ),
         Endpoint(
             "DELETE",
@@ -280,12 +298,11 @@ def _own_data(handlers: Handlers) -> tuple[Endpoint, ...]:
 
 
 def _leaderboard(handlers: Handlers, stream: LeaderboardStream) -> tuple[Endpoint, ...]:
-    event = msgspec.json.encode(examples.STREAM_UPDATE).decode()
     return (
         Endpoint(
             "GET",
             f"{PREFIX}/leaderboard",
-            handlers.show_leaderboard,
+            handlers.get_leaderboard,
             "Get the leaderboard",
             description="From the top, or around you (`around=me`, with an access token).",
             query=requests.LeaderboardQuery,
@@ -296,22 +313,24 @@ def _leaderboard(handlers: Handlers, stream: LeaderboardStream) -> tuple[Endpoin
                 examples.UNAVAILABLE,
                 examples.USER_NOT_FOUND,
             ),
-            **_enveloped(responses.LeaderboardResponse, examples.LEADERBOARD),
+            response=responses.LeaderboardResponse,
+            response_example=examples.LEADERBOARD,
         ),
         Endpoint(
             "GET",
             f"{PREFIX}/leaderboard/stream",
-            stream.stream,
+            stream.stream_leaderboard,
             "Subscribe to the top ten",
             description=(
                 f"Server-sent events named `{EVENT}`, with a ping every 30 seconds."
-                " The access token is optional."
+                " The access token is optional; with it, the stream ends with `session_ended` when"
+                " the session ends."
             ),
             media_type="text/event-stream",
-            response_example=f"event: {EVENT}\ndata: {event}\n\n",
+            response_example=encode_event(EVENT, examples.STREAM_UPDATE).decode(),
             errors=(
                 *examples.PLAYER_AUTH_ERRORS,
-                examples.TOO_MANY_STREAMS,
+                TOO_MANY_STREAMS,
                 examples.UNAVAILABLE,
             ),
         ),
@@ -323,7 +342,7 @@ def _admin(handlers: AdminHandlers) -> tuple[Endpoint, ...]:
         Endpoint(
             "POST",
             f"{PREFIX}/admin/leaderboard/rebuild",
-            handlers.rebuild,
+            handlers.rebuild_leaderboard,
             "Rebuild the leaderboard in Redis",
             description="Online: reads and updates continue, and the new copy replaces the old one"
             " atomically.",
@@ -332,17 +351,19 @@ def _admin(handlers: AdminHandlers) -> tuple[Endpoint, ...]:
                 examples.UNAVAILABLE,
                 examples.REBUILD_UNDER_WAY,
             ),
-            security=("operator",),
-            **_enveloped(responses.RebuildResponse, responses.RebuildResponse(1)),
+            security=(OPERATOR_SCHEME,),
+            response=responses.RebuildResponse,
+            response_example=responses.RebuildResponse(1),
         ),
         Endpoint(
             "GET",
             f"{PREFIX}/admin/leaderboard/drift",
-            handlers.show_drift,
+            handlers.get_drift,
             "Report differences between Redis and PostgreSQL",
             description="Compares every player and changes nothing.",
             errors=(examples.INVALID_KEY, examples.UNAVAILABLE),
-            security=("operator",),
-            **_enveloped(responses.DriftResponse, responses.DriftResponse(1, 0, 0, 0, 0, 0, [])),
+            security=(OPERATOR_SCHEME,),
+            response=responses.DriftResponse,
+            response_example=responses.DriftResponse(1, 0, 0, 0, 0, 0, []),
         ),
     )

@@ -1,11 +1,13 @@
 """The table `users`. Creating an account also creates its score of 0."""
 
+import ipaddress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import asyncpg
 
+from tally.errors import NotFound
 from tally.scoreboard.model import EmailTaken, NewUser, User, UserCredentials, UsernameTaken
 from tally.scoreboard.repository.database import Database, Row
 
@@ -23,9 +25,13 @@ WITH account AS (
 SELECT * FROM account
 """
 
+# Part of the same statement, so that an unknown login takes as many requests as a known one.
+_IS_KNOWN_ADDRESS: Final = """
+EXISTS (SELECT FROM sessions WHERE user_id = users.id AND ip_address <<= $2::inet)
+"""
 # A username contains no @, so at most one of the two conditions matches.
 _FIND_CREDENTIALS: Final = f"""
-SELECT {_COLUMNS}, password_hash FROM users
+SELECT {_COLUMNS}, password_hash, {_IS_KNOWN_ADDRESS} AS is_known_address FROM users
 WHERE lower(username) = lower($1) OR lower(email) = lower($1)
 """
 
@@ -63,17 +69,41 @@ class AccountRepository:
         )
         return None if row is None else _user(row)
 
-    async def find_credentials(self, login: str) -> UserCredentials | None:
-        """Find an account by username or email, regardless of case."""
-        row = await self.database.row("find_credentials", _FIND_CREDENTIALS, login)
-        return None if row is None else UserCredentials(_user(row), row["password_hash"])
+    async def find_credentials(
+        self, login: str, address: str | None = None
+    ) -> UserCredentials | None:
+        """Find an account by username or email, regardless of case.
 
-    async def update_password_hash(self, user_id: str, password_hash: str, at: datetime) -> None:
+        `address` is the client's address or network, if it has one.
+        """
+        network = None if address is None else ipaddress.ip_network(address)
+        row = await self.database.row("find_credentials", _FIND_CREDENTIALS, login, network)
+        if row is None:
+            return None
+        return UserCredentials(_user(row), row["password_hash"], row["is_known_address"] is True)
+
+    async def find_credentials_by_id(self, user_id: str) -> UserCredentials:
+        """Return the credentials of an account; raises NotFound."""
+        row = await self.database.row(
+            "find_credentials_by_id",
+            f"SELECT {_COLUMNS}, password_hash FROM users WHERE id = $1",
+            user_id,
+        )
+        if row is None:
+            raise NotFound(f"Player {user_id} does not exist", code="user_not_found")
+        return UserCredentials(_user(row), row["password_hash"])
+
+    async def update_password_hash(
+        self, user_id: str, old_hash: str, new_hash: str, at: datetime
+    ) -> None:
+        """Replace the hash of the same password, unless the password was changed meanwhile."""
         await self.database.value(
             "update_password_hash",
-            "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1",
+            "UPDATE users SET password_hash = $3, updated_at = $4"
+            " WHERE id = $1 AND password_hash = $2",
             user_id,
-            password_hash,
+            old_hash,
+            new_hash,
             at,
         )
 

@@ -39,13 +39,7 @@ class SessionCache:
         """Return the entry, which may be a revoked session; None if absent or unreadable."""
         async with self.redis.use("session_find") as client:
             text = await client.get(SESSION + token_hash)
-        if text is None:
-            return None
-        try:
-            entry = _decoder.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
-        return CachedSession(entry.user_id, entry.session_id, entry.expires_at, entry.revoked)
+        return decode_session(text)
 
     async def store(self, token_hash: str, session: CachedSession, now: datetime) -> None:
         """Cache a session until it expires, unless there is an entry, such as a revocation."""
@@ -75,16 +69,10 @@ class SessionCache:
 class ResponseCache:
     """Responses to score updates by the hash of the action token.
 
-    Methods raise CacheUnavailable.
+    `RateLimitRepository.hit_and_find` reads them. Methods raise CacheUnavailable.
     """
 
     redis: InstrumentedRedis
-
-    async def find(self, token_hash: str) -> bytes | None:
-        """Return the cached response; None if absent, or if only the use is recorded."""
-        async with self.redis.use("response_find") as client:
-            response: bytes | None = await client.get(ACTION_TOKEN + token_hash)
-        return None if response == CONSUMED else response
 
     async def store(
         self, token_hash: str, response: bytes, token_expires_at: datetime, now: datetime
@@ -93,6 +81,22 @@ class ResponseCache:
         milliseconds = _ttl_milliseconds(token_expires_at, now) + RESPONSE_SECONDS * 1000
         async with self.redis.use("response_store") as client:
             await client.set(ACTION_TOKEN + token_hash, response, px=milliseconds)
+
+
+def decode_session(text: bytes | None) -> CachedSession | None:
+    """Return the session, which may be revoked; None if absent or unreadable."""
+    if text is None:
+        return None
+    try:
+        entry = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return CachedSession(entry.user_id, entry.session_id, entry.expires_at, entry.revoked)
+
+
+def decode_stored_response(text: bytes | None) -> bytes | None:
+    """Return the response; None if absent, or if only the use is recorded."""
+    return None if text == CONSUMED else text
 
 
 def _ttl_milliseconds(until: datetime, now: datetime) -> int:

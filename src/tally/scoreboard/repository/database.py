@@ -8,6 +8,8 @@ PostgreSQL rejects become `Invalid`. Other errors, such as constraint violations
 asyncpg's, for the repository method to interpret.
 """
 
+import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,6 +30,10 @@ Connection: TypeAlias = Any
 
 RETRY_AFTER_SECONDS: Final = 1.0
 STREAM_TIMEOUT_SECONDS: Final = 600
+# Adds a message of no consequence to the write-ahead log, which the commit then flushes. It needs
+# no table and leaves no dead rows.
+DURABLE_WRITE: Final = "SELECT pg_logical_emit_message(true, 'tally-probe', '')"
+SSL_REQUEST: Final = struct.pack("!II", 8, 80877103)
 # SQLSTATE classes: connection exception, insufficient resources, operator intervention (shutdown,
 # startup, statement time-out), system error.
 _TRANSIENT_CLASSES: Final = frozenset({"08", "53", "57", "58"})
@@ -105,8 +111,10 @@ class Database:
                 yield rows
 
     async def ping(self) -> None:
-        """Return if PostgreSQL responds; raises Unavailable."""
-        await self.value("ping", "SELECT 1")
+        """Return if PostgreSQL accepts a durable write and new connections; raises Unavailable."""
+        async with self.use("ping") as connection:
+            await connection.execute(DURABLE_WRITE)
+            await _check_listener(connection._addr)  # noqa: SLF001  (the DSN may name several)
 
 
 def translate_postgres_error(error: BaseException) -> Exception | None:
@@ -133,6 +141,24 @@ def _unavailable() -> Unavailable:
 
 def _invalid_value() -> Invalid:
     return Invalid("The database cannot store a value of this request", code="invalid_value")
+
+
+async def _check_listener(address: str | tuple[str, int]) -> None:
+    """Return when the server's main process responds to a new connection.
+
+    Existing connections keep working while the main process hangs. The first message of the
+    protocol, whether the server offers TLS, costs a tenth of a complete connection.
+    """
+    if isinstance(address, str):
+        reader, writer = await asyncio.open_unix_connection(address)
+    else:
+        reader, writer = await asyncio.open_connection(*address)
+    try:
+        writer.write(SSL_REQUEST)
+        if not await reader.read(1):
+            raise ConnectionError("PostgreSQL closed a new connection")
+    finally:
+        writer.close()
 
 
 @asynccontextmanager

@@ -7,8 +7,9 @@ higher, then the greater user id, as in PostgreSQL's index.
 
 `leaderboard:global:players` is a hash from user id to an entry: those 16 digits and the username.
 `leaderboard:global:changed` is the time of the last score change, and exists only if the
-leaderboard is complete. `leaderboard:global:removed:<user id>` prevents a late write from restoring
-a deleted player.
+leaderboard is complete. `leaderboard:global:version` is unique to the state of the leaderboard, so
+that a process can tell whether a page that it has is current.
+`leaderboard:global:removed:<user id>` prevents a late write from restoring a deleted player.
 
 Scripts make every change atomic. Writes may arrive late and in any order: a score lower than the
 current one is ignored. During a rebuild every change also applies to the new leaderboard.
@@ -18,6 +19,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tally.kit.ids import new_uuid
 from tally.scoreboard.model import (
     LeaderboardNotCached,
     LeaderboardPage,
@@ -43,8 +45,9 @@ LEADERBOARD: Final = "leaderboard:global"
 PLAYERS: Final = "leaderboard:global:players"
 CHANGED: Final = "leaderboard:global:changed"
 REBUILDING: Final = "leaderboard:global:rebuilding"
+VERSION: Final = "leaderboard:global:version"
 REMOVED: Final = "leaderboard:global:removed:"
-KEYS: Final = (LEADERBOARD, PLAYERS, CHANGED, REBUILDING)
+KEYS: Final = (LEADERBOARD, PLAYERS, CHANGED, REBUILDING, VERSION)
 REMOVED_TTL_SECONDS: Final = 3600
 
 
@@ -92,7 +95,14 @@ class LeaderboardCache:
             "leaderboard_put",
             self._put,
             (*KEYS, REMOVED + score.user_id),
-            (score.user_id, score.score, sortable_time(score), score.username, moment),
+            (
+                new_uuid(),
+                score.user_id,
+                score.score,
+                sortable_time(score),
+                score.username,
+                moment,
+            ),
         )
         return None if rank is None or rank < 0 else rank + 1
 
@@ -100,18 +110,20 @@ class LeaderboardCache:
         """Remove a deleted player and return the player's last rank, if any."""
         keys = (*KEYS, REMOVED + user_id)
         rank = await self.redis.run(
-            "leaderboard_remove", self._remove, keys, (user_id, REMOVED_TTL_SECONDS)
+            "leaderboard_remove", self._remove, keys, (new_uuid(), user_id, REMOVED_TTL_SECONDS)
         )
         return None if rank < 0 else rank + 1
 
     async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
         """Return `limit` standings from rank `offset` + 1."""
-        return _page(await self.redis.run("leaderboard_top", self._top, KEYS, (offset, limit)))
+        return decode_page(
+            await self.redis.run("leaderboard_top", self._top, KEYS, (offset, limit))
+        )
 
     async def around(self, user_id: str, limit: int) -> LeaderboardPage | None:
         """Return `limit` standings centred on the player; None if the player does not exist."""
         reply = await self.redis.run("leaderboard_around", self._around, KEYS, (user_id, limit))
-        return None if reply == 0 else _page(reply)
+        return None if reply == 0 else decode_page(reply)
 
     async def standing(self, user_id: str) -> tuple[Standing, int] | None:
         """Return the player's standing and the number of players."""
@@ -153,7 +165,7 @@ class LeaderboardCache:
         values = (
             ("", "", "") if score is None else (score.score, sortable_time(score), score.username)
         )
-        arguments = (user_id, current.entry, current.score, *values)
+        arguments = (new_uuid(), user_id, current.entry, current.score, *values)
         return bool(await self.redis.run("leaderboard_repair", self._repair, KEYS, arguments))
 
     async def sizes(self) -> tuple[int, int]:
@@ -182,7 +194,10 @@ class LeaderboardCache:
     async def find_strays(self, members: Sequence[bytes], *, remove: bool) -> list[bytes]:
         """Return the members that no player's entry refers to, and optionally remove them."""
         strays: list[bytes] = await self.redis.run(
-            "leaderboard_find_strays", self._find_strays, KEYS, (int(remove), *members)
+            "leaderboard_find_strays",
+            self._find_strays,
+            KEYS,
+            (new_uuid(), int(remove), *members),
         )
         return strays
 
@@ -196,7 +211,8 @@ def _not_cached() -> LeaderboardNotCached:
     return LeaderboardNotCached("Redis has no complete leaderboard", retry_after=1)
 
 
-def _page(reply: list[Any] | None) -> LeaderboardPage:
+def decode_page(reply: list[Any] | None) -> LeaderboardPage:
+    """Return the page that a script replied; raises LeaderboardNotCached if there is none."""
     if reply is None:
         raise _not_cached()
     total, changed, start, *players = reply

@@ -46,7 +46,7 @@ class LeaderboardRebuilder:
             await self._load_all(new)
             moment = 0 if changed_at is None else to_microseconds(changed_at)
             count: int = await self._redis.run(
-                "rebuild_swap", self._swap_script, KEYS, (new, moment)
+                "rebuild_swap", self._swap_script, KEYS, (new_uuid(), new, moment)
             )
         except BaseException:
             await asyncio.shield(self._abandon(new))

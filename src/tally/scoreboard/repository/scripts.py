@@ -1,9 +1,12 @@
-"""Lua scripts for Redis. `leaderboard.py`, `rate_limits.py` and `stream_registry.py` document keys.
+"""Lua scripts of the leaderboard in Redis. `leaderboard.py` documents the keys.
 
-Unless noted otherwise, KEYS are the leaderboard, its players, its last change and the rebuild
-marker. The marker's value is the prefix of the new leaderboard's keys. The leaderboard is complete
-if the key of its last change exists, even with the value 0; a restarted Redis has none until the
-next rebuild.
+Unless noted otherwise, KEYS are the leaderboard, its players, its last change, the rebuild marker
+and the version. The marker's value is the prefix of the new leaderboard's keys. The leaderboard is
+complete if the key of its last change exists, even with the value 0; a restarted Redis has none
+until the next rebuild.
+
+Every script that changes the leaderboard sets a new version. ARGV[1] of these scripts is a random
+id for it.
 """
 
 from typing import Final
@@ -17,37 +20,49 @@ local function find_member(board, players, user)
 end
 """
 
-# ARGV: user, score, sortable time, username, microseconds. KEYS[5] marks a removed player.
+# A random id keeps versions unique where a counter would repeat them: after a flush, or when Redis
+# restarts from an old snapshot. The time distinguishes two runs of a call that is retried.
+_SET_VERSION: Final = """
+local function set_version()
+    local time = redis.call('TIME')
+    redis.call('SET', KEYS[5], ARGV[1] .. ':' .. time[1] .. '.' .. time[2])
+end
+"""
+
+# ARGV: id, user, score, sortable time, username, microseconds. KEYS[6] marks a removed player.
 # Returns the rank from 0; -1 if the leaderboard is not complete; -2 if the player was removed.
 PUT: Final = (
     _FIND_MEMBER
+    + _SET_VERSION
     + """
-local user, score, digits, username, moment = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local user, score, digits, username, moment = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local function put(board, players, changed)
     local member, known = find_member(board, players, user)
-    if known and tonumber(known) >= tonumber(score) then return end
+    if known and tonumber(known) >= tonumber(score) then return false end
     if member then redis.call('ZREM', board, member) end
     redis.call('ZADD', board, score, digits .. user)
     redis.call('HSET', players, user, digits .. username)
     if tonumber(score) > 0 and tonumber(moment) > tonumber(redis.call('GET', changed) or 0) then
         redis.call('SET', changed, moment)
     end
+    return true
 end
-if redis.call('EXISTS', KEYS[5]) == 1 then return -2 end
+if redis.call('EXISTS', KEYS[6]) == 1 then return -2 end
 local new = redis.call('GET', KEYS[4])
 if new then put(new, new .. ':players', new .. ':changed') end
 if redis.call('EXISTS', KEYS[3]) == 0 then return -1 end
-put(KEYS[1], KEYS[2], KEYS[3])
+if put(KEYS[1], KEYS[2], KEYS[3]) then set_version() end
 return redis.call('ZREVRANK', KEYS[1], (find_member(KEYS[1], KEYS[2], user)))
 """
 )
 
-# ARGV: user, TTL of the removal mark, which is KEYS[5]. Returns the last rank from 0, or -1.
+# ARGV: id, user, TTL of the removal mark, which is KEYS[6]. Returns the last rank from 0, or -1.
 REMOVE: Final = (
     _FIND_MEMBER
+    + _SET_VERSION
     + """
-local user = ARGV[1]
-redis.call('SET', KEYS[5], '1', 'EX', ARGV[2])
+local user = ARGV[2]
+redis.call('SET', KEYS[6], '1', 'EX', ARGV[3])
 local new = redis.call('GET', KEYS[4])
 if new then redis.call('SADD', new .. ':removed', user) end
 local member = find_member(KEYS[1], KEYS[2], user)
@@ -55,11 +70,12 @@ if not member then return -1 end
 local rank = redis.call('ZREVRANK', KEYS[1], member)
 redis.call('ZREM', KEYS[1], member)
 redis.call('HDEL', KEYS[2], user)
+set_version()
 return rank or -1
 """
 )
 
-_READ_RANGE: Final = """
+READ_RANGE: Final = """
 local function read_range(start, limit)
     local found = redis.call('ZREVRANGE', KEYS[1], start, start + limit - 1, 'WITHSCORES')
     local reply = {redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[3]), start}
@@ -79,7 +95,7 @@ end
 # ARGV: offset, limit. Returns the number of players, the last change, the start, and then user,
 # score and entry of each player; nil if the leaderboard is not complete.
 TOP: Final = (
-    _READ_RANGE
+    READ_RANGE
     + """
 if redis.call('EXISTS', KEYS[3]) == 0 then return nil end
 return read_range(tonumber(ARGV[1]), tonumber(ARGV[2]))
@@ -89,7 +105,7 @@ return read_range(tonumber(ARGV[1]), tonumber(ARGV[2]))
 # ARGV: user, limit. Returns the same, or 0 if the player does not exist.
 AROUND: Final = (
     _FIND_MEMBER
-    + _READ_RANGE
+    + READ_RANGE
     + """
 if redis.call('EXISTS', KEYS[3]) == 0 then return nil end
 local member = find_member(KEYS[1], KEYS[2], ARGV[1])
@@ -121,39 +137,45 @@ for index = 1, #ARGV do members[index] = string.sub(entries[index] or '', 1, 16)
 return {entries, redis.call('ZMSCORE', KEYS[1], unpack(members))}
 """
 
-# ARGV: user; expected entry and score; new score, sortable time and username, all empty to remove
-# the player. Returns 1, or 0 if the entry has changed.
+# ARGV: id; user; expected entry and score; new score, sortable time and username, all empty to
+# remove the player. Returns 1, or 0 if the entry has changed.
 REPAIR: Final = (
     _FIND_MEMBER
+    + _SET_VERSION
     + """
-local user = ARGV[1]
+local user = ARGV[2]
 local member, score, entry = find_member(KEYS[1], KEYS[2], user)
-if (entry or '') ~= ARGV[2] or (score or '') ~= ARGV[3] then return 0 end
+if (entry or '') ~= ARGV[3] or (score or '') ~= ARGV[4] then return 0 end
 if member then redis.call('ZREM', KEYS[1], member) end
-if ARGV[4] == '' then
+if ARGV[5] == '' then
     redis.call('HDEL', KEYS[2], user)
 else
-    redis.call('ZADD', KEYS[1], ARGV[4], ARGV[5] .. user)
-    redis.call('HSET', KEYS[2], user, ARGV[5] .. ARGV[6])
+    redis.call('ZADD', KEYS[1], ARGV[5], ARGV[6] .. user)
+    redis.call('HSET', KEYS[2], user, ARGV[6] .. ARGV[7])
 end
+set_version()
 return 1
 """
 )
 
-# ARGV: 1 to remove strays, members. Returns the members that no player's entry refers to.
-FIND_STRAYS: Final = """
+# ARGV: id, 1 to remove strays, members. Returns the members that no player's entry refers to.
+FIND_STRAYS: Final = (
+    _SET_VERSION
+    + """
 local strays = {}
-for index = 2, #ARGV do
+for index = 3, #ARGV do
     local member = ARGV[index]
     local entry = redis.call('HGET', KEYS[2], string.sub(member, 17))
     local is_stray = not entry or string.sub(entry, 1, 16) ~= string.sub(member, 1, 16)
     if is_stray and redis.call('ZSCORE', KEYS[1], member) then
         strays[#strays + 1] = member
-        if ARGV[1] == '1' then redis.call('ZREM', KEYS[1], member) end
+        if ARGV[2] == '1' then redis.call('ZREM', KEYS[1], member) end
     end
 end
+if ARGV[2] == '1' and #strays > 0 then set_version() end
 return strays
 """
+)
 
 # KEYS: the rebuild marker. ARGV: prefix of the new leaderboard, TTL of the marker; then per player
 # the score, and user, sortable time and username in one string. Returns 0 if the marker changed.
@@ -187,10 +209,12 @@ end
 return 1
 """
 
-# ARGV: prefix of the new leaderboard, microseconds of the last change in PostgreSQL. Returns the
-# number of players, or -1 if the marker changed.
-SWAP: Final = """
-local new = ARGV[1]
+# ARGV: id, prefix of the new leaderboard, microseconds of the last change in PostgreSQL. Returns
+# the number of players, or -1 if the marker changed.
+SWAP: Final = (
+    _SET_VERSION
+    + """
+local new = ARGV[2]
 if redis.call('GET', KEYS[4]) ~= new then return -1 end
 for _, user in ipairs(redis.call('SMEMBERS', new .. ':removed')) do
     local entry = redis.call('HGET', new .. ':players', user)
@@ -200,7 +224,7 @@ for _, user in ipairs(redis.call('SMEMBERS', new .. ':removed')) do
     end
 end
 local changed = redis.call('GET', new .. ':changed')
-if not changed or tonumber(changed) < tonumber(ARGV[2]) then changed = ARGV[2] end
+if not changed or tonumber(changed) < tonumber(ARGV[3]) then changed = ARGV[3] end
 -- Rename the old keys and free them in the background: freeing a million members takes too long.
 for index, name in ipairs({'', ':players'}) do
     if redis.call('EXISTS', KEYS[index]) == 1 then
@@ -212,58 +236,16 @@ for index, name in ipairs({'', ':players'}) do
     end
 end
 redis.call('SET', KEYS[3], changed)
+set_version()
 redis.call('UNLINK', KEYS[4], new .. ':changed', new .. ':removed')
 redis.call('UNLINK', new .. ':old', new .. ':old:players')
 return redis.call('ZCARD', KEYS[1])
 """
+)
 
 # KEYS: the rebuild marker. ARGV: prefix of the new leaderboard.
 ABANDON: Final = """
 local new = ARGV[1]
 if redis.call('GET', KEYS[1]) == new then redis.call('DEL', KEYS[1]) end
 return redis.call('UNLINK', new, new .. ':players', new .. ':changed', new .. ':removed')
-"""
-
-# KEYS: the window, a sorted set of requests by microseconds. ARGV: now, window in microseconds,
-# limit, request id. Returns whether the request is allowed, the number of requests in the window,
-# and the microseconds until the oldest and until all have left it. A request exactly one window
-# later is allowed.
-HIT: Final = """
-local now, window, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
-local count = redis.call('ZCARD', KEYS[1])
-local is_allowed = 0
-if count < limit then
-    is_allowed = 1
-    count = count + 1
-    redis.call('ZADD', KEYS[1], ARGV[1], ARGV[4])
-    redis.call('PEXPIRE', KEYS[1], math.ceil(window / 1000))
-end
-local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or now
-local newest = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] or now
-return {is_allowed, count, oldest + window - now, newest + window - now}
-"""
-
-# KEYS: a client's stream counts, this process' heartbeat. ARGV: process id, its count, heartbeat
-# TTL, prefix of heartbeats, TTL of the counts. Returns the sum over all live processes.
-STREAMS: Final = """
-local mine, count = ARGV[1], tonumber(ARGV[2])
-redis.call('SET', KEYS[2], '1', 'EX', ARGV[3])
-local total = count
-for _, process in ipairs(redis.call('HKEYS', KEYS[1])) do
-    if process ~= mine then
-        if redis.call('EXISTS', ARGV[4] .. process) == 1 then
-            total = total + tonumber(redis.call('HGET', KEYS[1], process))
-        else
-            redis.call('HDEL', KEYS[1], process)
-        end
-    end
-end
-if count > 0 then
-    redis.call('HSET', KEYS[1], mine, count)
-    redis.call('EXPIRE', KEYS[1], ARGV[5])
-else
-    redis.call('HDEL', KEYS[1], mine)
-end
-return total
 """

@@ -1,6 +1,8 @@
 """The table `sessions`. A session is found by the hash of its access token."""
 
 import ipaddress
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -8,36 +10,37 @@ from typing import Final
 from tally.scoreboard.model import (
     MAX_USER_AGENT_LENGTH,
     ClientInfo,
+    PasswordChange,
     PlayerSession,
-    SessionRenewal,
+    RefreshState,
 )
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = (
-    "id, user_id, token_hash, refresh_hash, ip_address, user_agent, expires_at, created_at,"
-    " revoked_at"
+    "id, user_id, token_hash, refresh_hash, refresh_secret, generation, renewed_at, ip_address,"
+    " user_agent, expires_at, created_at, revoked_at"
 )
 
+# The lock makes a concurrent change of the password either precede this statement, which then
+# creates nothing, or find the new session and revoke it.
 _CREATE: Final = f"""
-INSERT INTO sessions ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO sessions ({_COLUMNS})
+SELECT $1, id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM users
+WHERE id = $2 AND ($13::text IS NULL OR password_hash = $13) FOR SHARE
+RETURNING id
 """
 _FIND_ACTIVE: Final = f"""
 SELECT {_COLUMNS} FROM sessions WHERE user_id = $1 AND revoked_at IS NULL AND expires_at > $2
 ORDER BY created_at DESC, id LIMIT $3
 """
-_RENEW: Final = f"""
-WITH active AS (
-    SELECT id, token_hash AS revoked_hash FROM sessions
-    WHERE refresh_hash = $1 AND revoked_at IS NULL AND expires_at > $4 FOR UPDATE
-)
-UPDATE sessions SET token_hash = $2, refresh_hash = $3, previous_refresh_hash = $1
-FROM active WHERE sessions.id = active.id
-RETURNING {", ".join(f"sessions.{name}" for name in _COLUMNS.split(", "))}, revoked_hash
+_FIND_ACTIVE_IDS: Final = """
+SELECT id FROM sessions WHERE id = ANY($1::uuid[]) AND revoked_at IS NULL AND expires_at > $2
 """
-# A refresh token that was used before has been copied: revoke the session of both holders.
-_REVOKE_REUSED: Final = """
-UPDATE sessions SET revoked_at = $2 WHERE previous_refresh_hash = $1 AND revoked_at IS NULL
-RETURNING token_hash
+# One of several concurrent refreshes finds the previous hash.
+_RENEW: Final = f"""
+UPDATE sessions SET token_hash = $3, refresh_hash = $4, generation = $5, renewed_at = $6
+WHERE id = $1 AND refresh_hash = $2 AND revoked_at IS NULL AND expires_at > $6
+RETURNING {_COLUMNS}
 """
 _REVOKE: Final = f"""
 UPDATE sessions SET revoked_at = $3
@@ -45,8 +48,13 @@ WHERE id = $1 AND user_id = $2 AND revoked_at IS NULL AND expires_at > $3
 RETURNING {_COLUMNS}
 """
 _REVOKE_ALL: Final = f"""
-UPDATE sessions SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL
+UPDATE sessions SET revoked_at = $2
+WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $3
 RETURNING {_COLUMNS}
+"""
+_REPLACE_HASH: Final = """
+UPDATE users SET password_hash = $3, updated_at = $4 WHERE id = $1 AND password_hash = $2
+RETURNING id
 """
 _DELETE_EXPIRED: Final = """
 DELETE FROM sessions WHERE id = ANY(ARRAY(
@@ -62,26 +70,39 @@ class PlayerSessionRepository:
 
     database: Database
 
-    async def create(self, session: PlayerSession) -> None:
-        agent = session.client.user_agent
-        await self.database.value(
+    async def create(self, session: PlayerSession, password_hash: str | None = None) -> bool:
+        """Create a session; return False if the account is gone or has another password hash."""
+        agent, refresh = session.client.user_agent, session.refresh
+        created = await self.database.value(
             "create_session",
             _CREATE,
             session.session_id,
             session.user_id,
             session.token_hash,
-            session.refresh_hash,
+            refresh.token_hash,
+            uuid.UUID(bytes=refresh.secret),
+            refresh.generation,
+            refresh.renewed_at,
             _parse_address(session.client.ip_address),
             agent and agent[:MAX_USER_AGENT_LENGTH],
             session.expires_at,
             session.created_at,
             session.revoked_at,
+            password_hash,
         )
+        return created is not None
 
     async def find(self, token_hash: str) -> PlayerSession | None:
         """Return the session of an access token, whether or not it is active."""
         row = await self.database.row(
             "find_session", f"SELECT {_COLUMNS} FROM sessions WHERE token_hash = $1", token_hash
+        )
+        return None if row is None else _session(row)
+
+    async def find_by_id(self, session_id: str) -> PlayerSession | None:
+        """Return the session, whether or not it is active."""
+        row = await self.database.row(
+            "find_session_by_id", f"SELECT {_COLUMNS} FROM sessions WHERE id = $1", session_id
         )
         return None if row is None else _session(row)
 
@@ -101,27 +122,55 @@ class PlayerSessionRepository:
         rows = await self.database.rows("find_active_sessions", _FIND_ACTIVE, user_id, now, limit)
         return [_session(row) for row in rows]
 
-    async def renew(
-        self, refresh_hash: str, token_hash: str, new_refresh_hash: str, now: datetime
-    ) -> SessionRenewal:
-        """Replace the session's token hashes; a reused refresh token revokes the session."""
-        async with self.database.use("renew_session") as connection:
-            row = await connection.fetchrow(_RENEW, refresh_hash, token_hash, new_refresh_hash, now)
-            if row is not None:
-                return SessionRenewal(_session(row), (row["revoked_hash"],))
-            reused = await connection.fetch(_REVOKE_REUSED, refresh_hash, now)
-        return SessionRenewal(
-            None, tuple(row["token_hash"] for row in reused), is_reuse=bool(reused)
+    async def find_active_ids(self, session_ids: Sequence[str], now: datetime) -> set[str]:
+        """Return those of the sessions that are active."""
+        rows = await self.database.rows(
+            "find_active_session_ids", _FIND_ACTIVE_IDS, list(session_ids), now
         )
+        return {str(row["id"]) for row in rows}
+
+    async def renew(self, renewed: PlayerSession, previous_hash: str) -> PlayerSession | None:
+        """Store the next tokens of a session; None if `previous_hash` is no longer current."""
+        refresh = renewed.refresh
+        row = await self.database.row(
+            "renew_session",
+            _RENEW,
+            renewed.session_id,
+            previous_hash,
+            renewed.token_hash,
+            refresh.token_hash,
+            refresh.generation,
+            refresh.renewed_at,
+        )
+        return None if row is None else _session(row)
 
     async def revoke(self, session_id: str, user_id: str, now: datetime) -> PlayerSession | None:
         """Revoke an active session of the player; None if there is none."""
         row = await self.database.row("revoke_session", _REVOKE, session_id, user_id, now)
         return None if row is None else _session(row)
 
-    async def revoke_all(self, user_id: str, now: datetime) -> list[PlayerSession]:
-        """Revoke all sessions of the player and return them."""
-        rows = await self.database.rows("revoke_sessions", _REVOKE_ALL, user_id, now)
+    async def revoke_all(
+        self, user_id: str, now: datetime, keep: str | None = None
+    ) -> list[PlayerSession]:
+        """Revoke all sessions of the player except `keep`, and return them."""
+        rows = await self.database.rows("revoke_sessions", _REVOKE_ALL, user_id, now, keep)
+        return [_session(row) for row in rows]
+
+    async def change_password(
+        self, change: PasswordChange, now: datetime
+    ) -> list[PlayerSession] | None:
+        """Replace the password hash and revoke the other sessions, which are returned.
+
+        None if the password was changed meanwhile.
+        """
+        async with self.database.use("change_password") as connection, connection.transaction():
+            user_id = await connection.fetchval(
+                _REPLACE_HASH, change.user_id, change.old_hash, change.new_hash, now
+            )
+            if user_id is None:
+                return None
+            # A new statement, so that it sees sessions created while the first one waited.
+            rows = await connection.fetch(_REVOKE_ALL, user_id, now, change.session_id)
         return [_session(row) for row in rows]
 
     async def delete_expired(self, before: datetime, limit: int) -> int:
@@ -133,9 +182,10 @@ class PlayerSessionRepository:
 def _parse_address(text: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return None for what a proxy or socket reports in place of an IP address."""
     try:
-        return None if text is None else ipaddress.ip_address(text)
+        address = None if text is None else ipaddress.ip_address(text)
     except ValueError:
         return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _session(row: Row) -> PlayerSession:
@@ -143,7 +193,9 @@ def _session(row: Row) -> PlayerSession:
         session_id=str(row["id"]),
         user_id=str(row["user_id"]),
         token_hash=row["token_hash"],
-        refresh_hash=row["refresh_hash"],
+        refresh=RefreshState(
+            row["refresh_hash"], row["refresh_secret"].bytes, row["generation"], row["renewed_at"]
+        ),
         created_at=row["created_at"],
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],

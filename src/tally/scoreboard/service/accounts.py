@@ -1,19 +1,37 @@
-"""Player accounts: registration, login, score history and deletion."""
+"""Player accounts: registration, login, change of password, score history and deletion."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from tally.errors import Unauthenticated
+from tally.errors import Conflict, Forbidden, Unauthenticated
 from tally.kit import logs
+from tally.kit.addresses import NO_ADDRESS, counted_address
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import ClientInfo, NewUser, Score, ScoreEventPage, User
+from tally.scoreboard.model import (
+    ClientInfo,
+    NewUser,
+    PasswordChange,
+    Score,
+    ScoreEventPage,
+    User,
+    UserCredentials,
+)
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.events import EventRepository
+from tally.scoreboard.service.account_throttle import (
+    AccountThrottle,
+    password_change_subject,
+    sign_in_subject,
+)
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
-from tally.scoreboard.service.sessions import PlayerSessions, SessionTokens
+from tally.scoreboard.service.sessions import (
+    AuthenticatedPlayer,
+    PlayerSessions,
+    SessionTokens,
+)
 
 _log = logs.logger()
 
@@ -35,6 +53,7 @@ class PlayerAccounts:
     accounts: AccountRepository
     events: EventRepository
     passwords: ThreadedPasswordHasher
+    throttle: AccountThrottle
     sessions: PlayerSessions
     leaderboard: Leaderboard
     writer: LeaderboardWriter
@@ -44,6 +63,7 @@ class PlayerAccounts:
         self, registration: AccountRegistration, client: ClientInfo
     ) -> tuple[User, SessionTokens]:
         """Create an account with a score of 0 and open a session."""
+        await self.passwords.check_strength(registration.password, registration.username)
         password_hash = await self.passwords.hash(registration.password)
         now = self.clock.now()
         account = NewUser(
@@ -66,18 +86,59 @@ class PlayerAccounts:
 
         An unknown login and a wrong password raise the same error after the same amount of work.
         """
-        credentials = await self.accounts.find_credentials(login)
+        address = counted_address(client.ip_address)
+        credentials = await self.accounts.find_credentials(
+            login, None if address == NO_ADDRESS else address
+        )
+        if credentials is not None:
+            logs.bind(user_id=credentials.user.user_id)
+        subject = sign_in_subject(login, credentials, address)
+        await self.throttle.admit(subject)
         password_hash = None if credentials is None else credentials.password_hash
         if not await self.passwords.verify(password, password_hash) or credentials is None:
+            self.throttle.record_failure(address)
             raise Unauthenticated("Invalid username or password", code="invalid_credentials")
-        user = credentials.user
-        logs.bind(user_id=user.user_id)
-        if self.passwords.needs_rehash(credentials.password_hash):
-            await self.accounts.update_password_hash(
-                user.user_id, await self.passwords.hash(password), self.clock.now()
-            )
+        tokens = await self.sessions.open(
+            credentials.user, client, await self._current_hash(credentials, password)
+        )
+        await self.throttle.record_success(subject)
         _log.info("Player logged in", action="player_logged_in")
-        return user, await self.sessions.open(user, client)
+        return credentials.user, tokens
+
+    async def _current_hash(self, credentials: UserCredentials, password: str) -> str:
+        """Return the hash of the verified password, after renewing one with old parameters."""
+        old_hash = credentials.password_hash
+        if not self.passwords.needs_rehash(old_hash):
+            return old_hash
+        new_hash = await self.passwords.hash(password)
+        await self.accounts.update_password_hash(
+            credentials.user.user_id, old_hash, new_hash, self.clock.now()
+        )
+        return new_hash
+
+    async def change_password(
+        self, player: AuthenticatedPlayer, current: str, new: str, client: ClientInfo
+    ) -> None:
+        """Replace the password and end the player's other sessions."""
+        credentials = await self.accounts.find_credentials_by_id(player.user_id)
+        subject = password_change_subject(player.user_id)
+        await self.throttle.admit(subject)
+        if not await self.passwords.verify(current, credentials.password_hash):
+            self.throttle.record_failure(counted_address(client.ip_address))
+            raise Forbidden(
+                "current_password is wrong", code="wrong_password", field="current_password"
+            )
+        await self.throttle.record_success(subject)
+        await self.passwords.check_strength(new, credentials.user.username, "new_password")
+        change = PasswordChange(
+            player.user_id,
+            player.session_id,
+            credentials.password_hash,
+            await self.passwords.hash(new),
+        )
+        if not await self.sessions.change_password(change):
+            raise Conflict("The password was changed meanwhile", code="password_changed")
+        _log.info("Password changed", action="password_changed")
 
     async def history(
         self, user_id: str, limit: int, after: tuple[datetime, str] | None = None

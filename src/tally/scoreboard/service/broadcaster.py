@@ -70,6 +70,11 @@ class LeaderboardBroadcaster:
         self._last_on_channel: tuple[RankedPlayer, ...] = ()
         self._last_delivered: LeaderboardUpdate | None = None
 
+    @property
+    def viewer_count(self) -> int:
+        """The number of clients of this process that watch the leaderboard."""
+        return self._publisher.subscriber_count()
+
     def notify_rank(self, *ranks: int | None) -> None:
         """Report that the players at these ranks changed; only published ranks matter."""
         if any(rank is not None and rank <= PUBLISHED_RANKS for rank in ranks):

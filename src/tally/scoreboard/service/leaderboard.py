@@ -29,6 +29,10 @@ class Leaderboard:
     breaker: RedisBreaker
     backlog: Backlog
 
+    def is_served_by_redis(self) -> bool:
+        """Return whether Redis has all changes of this process."""
+        return not self.backlog.has_pending_changes()
+
     async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
         """Return `limit` standings from rank `offset` + 1."""
         return await self._read(
@@ -59,7 +63,7 @@ class Leaderboard:
     async def _read(
         self, from_redis: Callable[[], Awaitable[T]], from_postgresql: Callable[[], Awaitable[T]]
     ) -> T:
-        if self.backlog.has_pending_changes():
+        if not self.is_served_by_redis():
             return await from_postgresql()
         return await self.breaker.call_or_else(from_redis, from_postgresql)
 

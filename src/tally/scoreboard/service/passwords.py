@@ -1,4 +1,4 @@
-"""Password hashing with Argon2id in a small thread pool.
+"""Password hashing with Argon2id, and estimates of strength, in a small thread pool.
 
 A hash takes tens of milliseconds and 19 MiB by design. The number of threads bounds the memory, and
 a bounded queue rejects logins under overload so that other requests are not affected.
@@ -11,13 +11,19 @@ from typing import Final, Self, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from zxcvbn import zxcvbn
 
-from tally.errors import Unavailable
+from tally.errors import Invalid, Unavailable
 
 T = TypeVar("T")
 
 THREADS: Final = 2
 MAX_PENDING: Final = 100
+# zxcvbn's limit for passwords that are guessable online. Its lists contain the 30,000 most common
+# passwords; it also recognises words, names, keyboard patterns, repetitions and dates.
+MIN_GUESSES: Final = 10**6
+# The time of an estimate grows with the square of the length.
+MAX_ESTIMATED_LENGTH: Final = 72
 
 
 class ThreadedPasswordHasher:
@@ -51,6 +57,20 @@ class ThreadedPasswordHasher:
             lambda: self._matches(password_hash or self._dummy_hash, password)
         )
         return matches and password_hash is not None
+
+    async def check_strength(self, password: str, username: str, field: str = "password") -> None:
+        """Raise Invalid for a password that contains the username or is easy to guess."""
+        if username.lower() in password.lower():
+            raise Invalid(
+                f"{field} must not contain the username", code="weak_password", field=field
+            )
+        estimate = await self._run(lambda: zxcvbn(password[:MAX_ESTIMATED_LENGTH], [username]))
+        if estimate["guesses"] < MIN_GUESSES:
+            raise Invalid(
+                f"{field} is common or easy to guess; use several uncommon words",
+                code="weak_password",
+                field=field,
+            )
 
     def needs_rehash(self, password_hash: str) -> bool:
         """Return whether the hash uses other parameters than the current ones."""

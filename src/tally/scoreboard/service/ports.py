@@ -32,5 +32,8 @@ class Publisher(Protocol):
     def has_subscribers(self) -> bool:
         """Return whether a client is subscribed, or was until recently and may reconnect."""
 
+    def subscriber_count(self) -> int:
+        """Return the number of clients that are subscribed now."""
+
     def publish(self, update: LeaderboardUpdate) -> None:
         """Send the update to all subscribers."""

@@ -5,30 +5,17 @@ again when Redis becomes unavailable.
 """
 
 from collections import deque
+from functools import partial
 from typing import Final
 
-from tally.errors import RateLimited
+from tally.errors import Unavailable
 from tally.kit.clock import Clock
-from tally.scoreboard.model import RateLimitStatus
-from tally.scoreboard.repository.rate_limits import RateLimitRepository
+from tally.kit.rate_limits import RateLimitExceeded, RateLimitStatus
+from tally.scoreboard.model import SlidingWindow
+from tally.scoreboard.repository.rate_limits import WINDOW_SECONDS, RateLimitRepository
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
-WINDOW_SECONDS: Final = 60.0
 MAX_KEYS: Final = 50_000
-
-
-class RateLimitExceeded(RateLimited):
-    """The client sent too many requests within a minute."""
-
-    default_code = "rate_limit_exceeded"
-
-    def __init__(self, status: RateLimitStatus) -> None:
-        super().__init__(
-            f"Rate limit exceeded: at most {status.limit} requests per minute",
-            retry_after=status.retry_after,
-            limit=status.limit,
-        )
-        self.status = status
 
 
 class LocalSlidingWindows:
@@ -74,7 +61,10 @@ class LocalSlidingWindows:
 
 
 class SlidingWindowLimiter:
-    """Counts requests in Redis for all processes, and locally as the fallback."""
+    """Counts requests in Redis for all processes, and locally as the fallback.
+
+    Methods raise RateLimitExceeded, or return the remaining quota.
+    """
 
     def __init__(
         self, windows: RateLimitRepository, breaker: RedisBreaker, local: LocalSlidingWindows
@@ -83,19 +73,26 @@ class SlidingWindowLimiter:
         self._breaker = breaker
         self._local = local
 
-    async def hit(self, scope: str, client: str, limit: int) -> RateLimitStatus:
-        """Count a request and return the remaining quota; raises RateLimitExceeded."""
+    async def hit(self, window: SlidingWindow) -> RateLimitStatus:
+        """Count a request."""
+        try:
+            status = await self._breaker.call(partial(self._windows.hit, window))
+        except Unavailable:
+            return self.hit_locally(window)
+        return self.admit(window, status)
 
-        async def locally() -> RateLimitStatus:
-            return self._local.hit(scope, client, limit)
+    def hit_locally(self, window: SlidingWindow) -> RateLimitStatus:
+        """Count a request that Redis could not count."""
+        return _admitted(window, self._local.hit(window.scope, window.client, window.limit))
 
-        async def in_redis() -> RateLimitStatus:
-            status = await self._windows.hit(scope, client, limit, WINDOW_SECONDS)
-            if status.is_allowed:
-                self._local.record(scope, client, limit)
-            return status
+    def admit(self, window: SlidingWindow, status: RateLimitStatus) -> RateLimitStatus:
+        """Apply the decision of Redis."""
+        if status.is_allowed:
+            self._local.record(window.scope, window.client, window.limit)
+        return _admitted(window, status)
 
-        status = await self._breaker.call_or_else(in_redis, locally)
-        if not status.is_allowed:
-            raise RateLimitExceeded(status)
-        return status
+
+def _admitted(window: SlidingWindow, status: RateLimitStatus) -> RateLimitStatus:
+    if not status.is_allowed:
+        raise RateLimitExceeded(status, f"at most {window.limit} requests per minute")
+    return status

@@ -9,8 +9,10 @@ from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.repository.actions import ActionRepository
 from tally.scoreboard.repository.events import EventRepository
+from tally.scoreboard.repository.failed_sign_ins import FailedSignInRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import PlayerSessionRepository
+from tally.scoreboard.service.account_throttle import BACK_OFF
 
 BATCH_SIZE: Final = 500
 PAUSE_SECONDS: Final = 0.05
@@ -28,6 +30,7 @@ class Retention:
     events: EventRepository
     scores: ScoreRepository
     actions: ActionRepository
+    failed_sign_ins: FailedSignInRepository
     clock: Clock
     events_days: int
 
@@ -41,6 +44,9 @@ class Retention:
             ),
             "scoreEvents": await self._delete(self.events.delete_old, cutoff),
             "completedActions": await self._delete(self.actions.delete_old, cutoff),
+            "failedSignIns": await self._delete(
+                self.failed_sign_ins.delete_old, now - BACK_OFF.forget_after
+            ),
         }
         if any(deleted.values()):
             _log.info("Old rows deleted", action="rows_deleted", **deleted)

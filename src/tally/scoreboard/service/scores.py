@@ -22,7 +22,7 @@ from tally.scoreboard.repository.cache import ResponseCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, invalid_action_token
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
-from tally.scoreboard.service.redis_breaker import RedisBreaker, no_value
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 _log = logs.logger()
 
@@ -49,15 +49,20 @@ class ScoreUpdates:
     clock: Clock
 
     async def update(
-        self, user_id: str, action_token: str, score_delta: int, client_info: Mapping[str, Any]
+        self,
+        user_id: str,
+        action_token: str,
+        score_delta: int,
+        client_info: Mapping[str, Any],
+        response: bytes | None = None,
     ) -> bytes:
-        """Return a `ScoreUpdateResponse` as JSON, byte for byte the same for every replay."""
+        """Return a `ScoreUpdateResponse` as JSON, byte for byte the same for every replay.
+
+        `response` is that of an earlier use of the token, if Redis has it.
+        """
         token = self.tokens.verify(action_token)
         if token.user_id != user_id:
             raise invalid_action_token("The action token was issued to another player")
-        response = await self.breaker.call_or_else(
-            partial(self.responses.find, token.token_hash), no_value
-        )
         if response is not None:
             return response
         now = self.clock.now()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tally.scoreboard.service.accounts import PlayerAccounts
 from tally.scoreboard.service.actions import Actions
+from tally.scoreboard.service.admission import RequestAdmission
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
@@ -12,7 +13,6 @@ from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.server_stats import ServerStats
 from tally.scoreboard.service.sessions import PlayerSessions
-from tally.scoreboard.service.stream_slots import StreamSlots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,6 @@ class ScoreboardServices:
     broadcaster: LeaderboardBroadcaster
     cache_sync: CacheSync
     rate_limiter: SlidingWindowLimiter
-    stream_slots: StreamSlots
+    admission: RequestAdmission
     retention: Retention
     server_stats: ServerStats

@@ -57,6 +57,13 @@ READING: Final = responses.ReadingBody(
     sensor_status={"bme280": "ok", "soil_moisture": "ok"},
     clock_ahead=False,
 )
+EXPORT: Final = (
+    "time,timestamp_ms,hardware_id,friendly_name,bme280_temp_c,ds18b20_temp_c,humidity_pct,"
+    "pressure_hpa,soil_moisture_pct,other_sensors,sensor_status,batch_id,boot_id,"
+    "firmware_version,clock_ahead\r\n"
+    f"2024-01-01T00:10:00.000+00:00,1704067800000,{HARDWARE_ID},{FRIENDLY_NAME},22.4,,48.2,,31,,"
+    f'"{{""bme280"":""ok""}}",{BATCH_ID},{BOOT_ID},1.0.16,false\r\n'
+)
 SERIES: Final = responses.SeriesBody(
     HARDWARE_ID,
     "bme280_temp_c",

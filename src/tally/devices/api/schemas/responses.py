@@ -58,7 +58,7 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
 
 
 class KeyPage(msgspec.Struct, frozen=True):
-    api_keys: list[KeyBody]
+    items: list[KeyBody]
     next_cursor: str | None
 
 
@@ -74,7 +74,7 @@ class DeviceBody(msgspec.Struct, frozen=True):
 
 
 class DevicePage(msgspec.Struct, frozen=True):
-    devices: list[DeviceBody]
+    items: list[DeviceBody]
     next_cursor: str | None
 
 
@@ -93,7 +93,7 @@ class ReadingBody(msgspec.Struct, frozen=True):
 
 
 class ReadingPage(msgspec.Struct, frozen=True):
-    readings: list[ReadingBody]
+    items: list[ReadingBody]
     next_cursor: str | None
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from tally.errors import (
     Conflict,
+    Forbidden,
     Invalid,
     NotFound,
     RateLimited,
@@ -56,6 +57,9 @@ SCORE_EXCEEDS_MAX: Final = Invalid(
     max_score=100,
 )
 PLAYER_AUTH_ERRORS: Final[tuple[TallyError, ...]] = (
+    Unauthenticated(
+        "The Authorization header must have the form: Bearer <token>", code="missing_token"
+    ),
     Unauthenticated("Invalid token", code="invalid_token"),
     Unauthenticated("The token has expired", code="token_expired"),
     Unauthenticated("The session has expired or was revoked", code="session_revoked"),
@@ -83,7 +87,16 @@ REBUILD_UNDER_WAY: Final = Conflict("A rebuild is already in progress", code="re
 RATE_LIMITED: Final = RateLimited(
     "Rate limit exceeded: at most 10 requests per minute", retry_after=6, limit=10
 )
-TOO_MANY_STREAMS: Final = RateLimited(
-    "Too many open streams: at most 10 per address", retry_after=10, limit=10
+TOO_MANY_SIGN_INS: Final = RateLimited(
+    "Too many failed sign-ins to this account; wait before the next attempt",
+    retry_after=8,
+    code="too_many_sign_ins",
 )
+WEAK_PASSWORD: Final = Invalid(
+    "password must not contain the username", code="weak_password", field="password"
+)
+WRONG_PASSWORD: Final = Forbidden(
+    "current_password is wrong", code="wrong_password", field="current_password"
+)
+PASSWORD_CHANGED: Final = Conflict("The password was changed meanwhile", code="password_changed")
 UNAVAILABLE: Final = Unavailable("The database is unavailable", retry_after=1)

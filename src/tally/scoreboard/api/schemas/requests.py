@@ -35,7 +35,9 @@ Email = Annotated[
         pattern=r"^[!-?A-~]{1,64}@[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]{2,}(?!\n)$",
     ),
 ]
-Password = Annotated[str, Meta(min_length=8, max_length=128)]
+NewPassword = Annotated[str, Meta(min_length=10, max_length=128)]
+# Accounts from before the minimum length may have a shorter one.
+CurrentPassword = Annotated[str, Meta(min_length=1, max_length=128)]
 AvatarUrl = Annotated[
     str, Meta(min_length=8, max_length=MAX_AVATAR_URL_LENGTH, pattern=r"^https?://[!-~]+(?!\n)$")
 ]
@@ -58,7 +60,7 @@ Cursor = Annotated[str, Meta(max_length=2048)]
 class RegisterRequest(StrictStruct, frozen=True):
     username: Username
     email: Email
-    password: Password
+    password: NewPassword
     avatar_url: AvatarUrl | None = None
 
 
@@ -66,7 +68,12 @@ class LoginRequest(StrictStruct, frozen=True):
     """`login` is the username or the email address."""
 
     login: Login
-    password: Password
+    password: CurrentPassword
+
+
+class ChangePasswordRequest(StrictStruct, frozen=True):
+    current_password: CurrentPassword
+    new_password: NewPassword
 
 
 class RefreshRequest(StrictStruct, frozen=True):

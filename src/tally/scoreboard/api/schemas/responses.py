@@ -1,15 +1,10 @@
-"""Response bodies and the envelope around them.
-
-{"success": true, "data": {…}}
-{"success": false, "error": {"code": "…", "message": "…", "details": {…}}}
-"""
+"""Response bodies, and their construction from the model."""
 
 from datetime import datetime
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
-from tally.kit.http import Json
 from tally.scoreboard.model import (
     DriftReport,
     LeaderboardPage,
@@ -21,20 +16,6 @@ from tally.scoreboard.model import (
     percentile,
 )
 from tally.scoreboard.service.sessions import SessionTokens
-
-T = TypeVar("T")
-
-
-class Envelope(msgspec.Struct, Generic[T], frozen=True):
-    """Wraps every successful response."""
-
-    success: bool
-    data: T
-
-
-def success(data: object, status: int = 200) -> Json:
-    """Return a successful response; no response may be cached, as some contain tokens."""
-    return Json({"success": True, "data": data}, status, {"Cache-Control": "no-store"})
 
 
 class UserResponse(msgspec.Struct, frozen=True):
@@ -98,7 +79,8 @@ class SessionResponse(msgspec.Struct, frozen=True):
 
 
 class SessionsResponse(msgspec.Struct, frozen=True):
-    sessions: list[SessionResponse]
+    items: list[SessionResponse]
+    next_cursor: str | None = None
 
 
 class ActionTokenResponse(msgspec.Struct, frozen=True):
@@ -117,7 +99,7 @@ class LeaderboardEntry(msgspec.Struct, frozen=True):
 class LeaderboardResponse(msgspec.Struct, frozen=True):
     """`last_updated` is the time of the last score change, or null."""
 
-    leaderboard: list[LeaderboardEntry]
+    items: list[LeaderboardEntry]
     total_players: int
     last_updated: datetime | None
 
@@ -183,7 +165,7 @@ class ScoreEventResponse(msgspec.Struct, frozen=True):
 
 
 class ScoreEventsResponse(msgspec.Struct, frozen=True):
-    events: list[ScoreEventResponse]
+    items: list[ScoreEventResponse]
     next_cursor: str | None
 
     @classmethod

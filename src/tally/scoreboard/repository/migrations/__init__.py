@@ -8,6 +8,7 @@ a database that is newer than this version of Tally.
 """
 
 import hashlib
+import re
 from dataclasses import dataclass
 from importlib import resources
 from typing import Final
@@ -24,6 +25,8 @@ _log = logs.logger()
 LOCK: Final = 0x74616C6C7973636F
 LOCK_SECONDS: Final = 60.0
 
+RECORDS_TABLE: Final = "scoreboard_migrations"
+_CREATED_TABLE: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 _CREATE_RECORDS: Final = """
 CREATE TABLE IF NOT EXISTS scoreboard_migrations (
     version INTEGER PRIMARY KEY,
@@ -61,6 +64,19 @@ def known_migrations() -> tuple[Migration, ...]:
         if file.name.endswith(".sql"):
             migrations.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
     return tuple(sorted(migrations, key=lambda migration: migration.version))
+
+
+def known_tables(version: int | None = None) -> tuple[str, ...]:
+    """Return the tables that migrations create, up to a version, without their own records.
+
+    They are in order of creation, so a table follows those that it references.
+    """
+    return tuple(
+        table
+        for migration in known_migrations()
+        if version is None or migration.version <= version
+        for table in _CREATED_TABLE.findall(migration.sql)
+    )
 
 
 async def migrate(database: Database, migrations: tuple[Migration, ...] | None = None) -> int:
