@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
 
@@ -20,8 +19,8 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
 
 from tally import __version__
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
@@ -31,52 +30,63 @@ from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.wiring import open_devices
-from tally.kit import directory_lock, keyfile, logs
-from tally.kit.backend import Backend, Probe
-from tally.kit.clock import Clock, DeadlineExceeded, SystemClock, finish_within
+from tally.instance.maintenance import StoreMaintenance
+from tally.instance.operators import open_operators
+from tally.instance.readiness import store_probe
+from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
+from tally.instance.streams import open_streams
+from tally.kit import directory_lock, keyfile
+from tally.kit.backend import Backend
+from tally.kit.clock import Clock, SystemClock
 from tally.kit.cursors import Cursors
-from tally.kit.docs import render_docs
-from tally.kit.endpoints import Api, Endpoint
+from tally.kit.data_directory import secure_data_directory
+from tally.kit.docs import docs_endpoints
+from tally.kit.endpoints import Api, ApiApplication, Endpoint
 from tally.kit.http import Json, RequestContextMiddleware
 from tally.kit.hub import Hub
 from tally.kit.jobs import Job, JobRunner
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
+from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness, ReadinessMonitor
 from tally.scoreboard.wiring import open_scoreboard
 from tally.settings import Settings
 from tally.store import dynamodb
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.collector import PatternCollector
-from tally.store.report import PatternRow, pattern_rows
+from tally.store.report import PatternList, PatternRow, pattern_rows
+from tally.store.schema import Table
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 
-PROBE_SECONDS: Final = 2.0
 # Proxies close connections that are idle for a minute.
 SSE_PING_SECONDS: Final = 30.0
-SWEEP_BATCH_SIZE: Final = 500
-DESCRIPTION: Final = "Live backends for sports, games and sensors on an embedded store."
-
-_log = logs.logger()
+DESCRIPTION: Final = (
+    "Live backends for sports, games and sensors on an embedded store.\n\n"
+    "Errors are `application/problem+json`; [their codes](/docs/errors) say what to do. Besides"
+    " those of its operation, a request can get 404 or 405 (no such route), 408 (too slow), 414 and"
+    " 431 (URL or headers too long), 421 (unknown host), 500, and 503 (too many connections)."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application(Dependencies):
-    """An open instance: its dependencies and the backends built from them."""
+    """An open instance: its dependencies and the backends built from them.
 
-    probes: tuple[Probe, ...] = ()
+    `engine` is for operation and maintenance; backends access it through the store only.
+    """
+
+    engine: Engine
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def job_runner(self) -> JobRunner:
         return JobRunner(self.jobs, self.clock, self.metrics, grace=self.settings.shutdown_grace)
 
     def drain(self) -> None:
         """Start the shutdown: report not ready, and end streams with a reconnection delay."""
-        self.stopping.set()
+        self.readiness.stop()
         self.hub.close()
 
 
@@ -85,6 +95,7 @@ CATALOGUE: Final = Catalogue(
         "collect": COLLECT_REPOSITORIES,
         "cricket": CRICKET_REPOSITORIES,
         "devices": DEVICES_REPOSITORIES,
+        "instance": INSTANCE_REPOSITORIES,
     }
 )
 
@@ -112,20 +123,33 @@ async def open_application(
         cursors = Cursors(
             settings.cursor_secret or keyfile.read_or_create(settings.data_dir / "cursor.key")
         )
+        operators = open_operators(settings, store, clock)
+        # The probes watch other programs, whose time no test controls.
+        readiness = ReadinessMonitor(SystemClock())
+        streams = open_streams(settings, store, clock, metrics)
+        stack.push_async_callback(streams.limits.release)
         dependencies = Dependencies(
-            settings=settings, clock=clock, metrics=metrics, hub=hub, cursors=cursors, store=store
+            settings=settings,
+            clock=clock,
+            metrics=metrics,
+            hub=hub,
+            cursors=cursors,
+            store=store,
+            operators=operators,
+            readiness=readiness,
+            streams=streams,
         )
         backends = {
             name: await stack.enter_async_context(BACKENDS[name](dependencies))
             for name in settings.backends
         }
+        readiness.add([store_probe(engine, store, clock, _needed_tables(settings))])
+        readiness.add(chain.from_iterable(backend.probes for backend in backends.values()))
         stack.enter_context(directory_lock.shared_lock(settings.data_dir))
-        sweep = Job(
-            name="ttl-sweep",
-            description="Deletes expired items",
-            run=partial(_sweep, engine, clock),
-            interval=60,
-        )
+        maintenance = StoreMaintenance(engine, store, clock, CATALOGUE.tables(), metrics)
+        readiness.add(maintenance.probes())
+        jobs = [*maintenance.jobs(), streams.job()]
+        jobs.extend(chain.from_iterable(backend.jobs for backend in backends.values()))
         yield Application(
             settings=settings,
             clock=clock,
@@ -133,11 +157,11 @@ async def open_application(
             hub=hub,
             cursors=cursors,
             store=store,
-            probes=(
-                Probe("store", engine.ping),
-                *chain.from_iterable(backend.probes for backend in backends.values()),
-            ),
-            jobs=(sweep, *chain.from_iterable(backend.jobs for backend in backends.values())),
+            operators=operators,
+            readiness=readiness,
+            streams=streams,
+            engine=engine,
+            jobs=tuple(jobs),
             apis=tuple(backend.api for backend in backends.values()),
             backends=backends,
         )
@@ -149,6 +173,7 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
 
     The embedded engine creates its tables; on DynamoDB, `tally schema create` does.
     """
+    secure_data_directory(settings.data_dir)
     if settings.store_engine == "dynamodb":
         async with dynamodb.open_dynamodb(
             endpoint=settings.dynamodb_endpoint,
@@ -166,12 +191,11 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
         yield embedded
 
 
-async def _sweep(engine: Engine, clock: Clock) -> None:
-    """Delete expired items in small batches, so that other writes do not wait long."""
-    for table in CATALOGUE.tables():
-        deleted = SWEEP_BATCH_SIZE if table.ttl else 0
-        while deleted == SWEEP_BATCH_SIZE:
-            deleted = await engine.sweep(table, clock.seconds(), SWEEP_BATCH_SIZE)
+def _needed_tables(settings: Settings) -> list[Table]:
+    """Return the tables that this instance needs."""
+    used = {*settings.backends, "instance"}
+    backends = {name: kinds for name, kinds in CATALOGUE.backends.items() if name in used}
+    return Catalogue(backends).tables()
 
 
 class MountedApp(Protocol):
@@ -194,22 +218,31 @@ def build_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(_BackgroundTask(application.hub.run()))
+            await stack.enter_async_context(application.readiness.running())
             await stack.enter_async_context(runner)
             if extra is not None:
                 await stack.enter_async_context(extra.running())
             yield
 
-    mounts = [api.mount() for api in application.apis]
-    if extra is not None:
-        mounts.append(extra.mount)
-    mounts.append(_InstanceRoutes(application).api.mount())
     scope = Middleware(
         RequestContextMiddleware,
         application.metrics,
         application.clock,
         application.settings.access_log,
     )
-    return Starlette(routes=mounts, middleware=[scope], lifespan=lifespan)
+    home = "/docs" if extra is None else f"{extra.mount.path}/"
+
+    async def redirect_home(_: Request) -> Response:
+        """Redirect from the console's path without the slash."""
+        return RedirectResponse(home)
+
+    return ApiApplication(
+        [*application.apis, _InstanceRoutes(application, home).api],
+        routes=() if extra is None else (extra.mount, Route(extra.mount.path, redirect_home)),
+        middleware=[scope],
+        cors_origins=application.settings.cors_origins,
+        lifespan=lifespan,
+    )
 
 
 class _BackgroundTask:
@@ -232,38 +265,35 @@ class Liveness(msgspec.Struct, frozen=True):
     status: str
 
 
-class Readiness(msgspec.Struct, frozen=True):
-    """`ready`, `not_ready` or `stopping`, with the result of each check.
-
-    A result is `ok`, `failed` or `timed_out`.
-    """
-
-    status: str
-    checks: dict[str, str]
-
-
 class _InstanceRoutes:
     """The instance's own routes at the root; also handles paths that no backend serves."""
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Application, home: str) -> None:
         self._application = application
+        self._home = home
         self.api = Api(
             name="",
             description="Health, metrics, access patterns and API documentation of this instance.",
             endpoints=self._endpoints(),
         )
-        openapi_document = document(
-            "Tally", __version__, DESCRIPTION, [*application.apis, self.api]
+        self._document = msgspec.json.encode(
+            document("Tally", __version__, DESCRIPTION, [*application.apis, self.api])
         )
-        self._document = msgspec.json.encode(openapi_document)
-        self._page = render_docs(openapi_document)
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
         return (
             Endpoint(
                 "GET",
+                "/",
+                self.redirect_home,
+                "Redirect to the console, or to the documentation without one",
+                status=307,
+                is_documented=False,
+            ),
+            Endpoint(
+                "GET",
                 "/health",
-                self.health,
+                self.check_health,
                 "Check liveness",
                 response=Liveness,
                 response_example=Liveness("ok"),
@@ -271,79 +301,56 @@ class _InstanceRoutes:
             Endpoint(
                 "GET",
                 "/health/ready",
-                self.ready,
+                self.check_readiness,
                 "Check readiness",
                 response=Readiness,
-                response_example=Readiness("ready", {"store": "ok"}),
-                other_responses={503: Readiness("not_ready", {"store": "failed"})},
+                description="Reports the last results of probes that run every second.",
+                response_example=READY_EXAMPLE,
+                other_responses={503: NOT_READY_EXAMPLE},
             ),
             Endpoint(
                 "GET",
                 "/metrics",
-                self.metrics,
+                self.get_metrics,
                 "Get Prometheus metrics",
                 media_type="text/plain",
+                response_example="tally_http_requests_in_flight 1.0\n",
             ),
             Endpoint(
                 "GET",
                 "/patterns",
-                self.patterns,
+                self.list_patterns,
                 "List access patterns with their calls, latency and capacity",
-                response=list[PatternRow],
-            ),
-            Endpoint(
-                "GET", "/openapi.json", self.openapi, "Get the OpenAPI document", response=dict
+                response=PatternList,
+                response_example=PatternList(self._patterns()[:1]),
             ),
             Endpoint(
                 "GET",
-                "/docs",
-                self.docs,
-                "Show the API documentation",
-                media_type="text/html",
+                "/openapi.json",
+                self.get_openapi,
+                "Get the OpenAPI document",
+                is_documented=False,
             ),
+            *docs_endpoints(),
         )
 
-    async def health(self, _: Request) -> Response:
+    async def redirect_home(self, _: Request) -> Response:
+        return RedirectResponse(self._home)
+
+    async def check_health(self, _: Request) -> Response:
         return Json(Liveness("ok"))
 
-    async def ready(self, _: Request) -> Response:
-        probes = self._application.probes
-        results = await asyncio.gather(*(self._check(probe) for probe in probes))
-        checks = {probe.name: result for probe, result in zip(probes, results, strict=True)}
-        if self._application.stopping.is_set():
-            return Json(Readiness("stopping", checks), 503)
-        is_ready = all(
-            result == "ok"
-            for probe, result in zip(probes, results, strict=True)
-            if probe.is_required
-        )
-        return Json(
-            Readiness("ready" if is_ready else "not_ready", checks), 200 if is_ready else 503
-        )
+    async def check_readiness(self, _: Request) -> Response:
+        return self._application.readiness.report().response()
 
-    async def _check(self, probe: Probe) -> str:
-        try:
-            await finish_within(self._application.clock, PROBE_SECONDS, probe.check())
-        except DeadlineExceeded:
-            return "timed_out"
-        except Exception as error:  # noqa: BLE001  (any error means that the dependency does not work)
-            _log.warning(
-                "Readiness check failed", action="readiness_failed", check=probe.name, error=error
-            )
-            return "failed"
-        return "ok"
-
-    async def metrics(self, _: Request) -> Response:
+    async def get_metrics(self, _: Request) -> Response:
         return Response(self._application.metrics.render(), media_type=CONTENT_TYPE)
 
-    async def patterns(self, _: Request) -> Response:
-        return Json(pattern_rows(CATALOGUE, self._application.store.meters))
+    async def list_patterns(self, _: Request) -> Response:
+        return Json(PatternList(self._patterns()))
 
-    async def openapi(self, _: Request) -> Response:
+    def _patterns(self) -> list[PatternRow]:
+        return pattern_rows(CATALOGUE, self._application.store.meters)
+
+    async def get_openapi(self, _: Request) -> Response:
         return Response(self._document, media_type="application/json")
-
-    async def docs(self, _: Request) -> Response:
-        return HTMLResponse(
-            self._page,
-            headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
-        )

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from tally.app import CATALOGUE, Application, MountedApp
 from tally.console.context import ConsoleContext
+from tally.console.login import LoginPage
 from tally.console.mount import build_mounted_console
+from tally.console.sign_in_link import SignInLink
+from tally.console.sign_in_throttle import SignInThrottle
 from tally.console.traffic import TrafficHistory
+from tally.instance.console_sessions import ConsoleSessions
+from tally.instance.repository.console_sessions import ConsoleSessionRepository
 from tally.kit.jobs import JobRunner
-from tally.kit.keyfile import read_or_create
-from tally.settings import LOOPBACK_HOSTS
 from tally.store.report import pattern_rows
 
 if TYPE_CHECKING:
@@ -20,30 +23,33 @@ if TYPE_CHECKING:
 
 
 def build_console(
-    application: Application, outside: "SimulatedServices | None", runner: JobRunner
+    application: Application,
+    outside: "SimulatedServices | None",
+    link: SignInLink | None,
+    runner: JobRunner,
 ) -> MountedApp:
-    """Build the console; only a demo that listens on loopback serves it without a password."""
-    settings = application.settings
-    is_open = (
-        outside is not None
-        and settings.console_password is None
-        and settings.host in LOOPBACK_HOSTS
+    """Build the console; only the demo has simulated services, and only `tally up` has a link."""
+    settings, clock, operators = application.settings, application.clock, application.operators
+    sessions = ConsoleSessions(
+        ConsoleSessionRepository(application.store),
+        operators,
+        clock,
+        idle_timeout=settings.console_idle_timeout,
+        lifetime=settings.console_session_lifetime,
     )
-    return build_mounted_console(
-        ConsoleContext(
-            settings=settings,
-            clock=application.clock,
-            store=application.store,
-            catalogue=CATALOGUE,
-            backends=application.backends,
-            probes=application.probes,
-            runner=runner,
-            traffic=TrafficHistory(application.metrics, application.clock),
-            patterns=lambda: pattern_rows(CATALOGUE, application.store.meters),
-            outside=outside,
-            password=None
-            if is_open
-            else settings.console_password or read_or_create(settings.data_dir / "console.key"),
-        ),
-        read_or_create(settings.data_dir / "console-cookies.key"),
+    context = ConsoleContext(
+        settings=settings,
+        clock=clock,
+        store=application.store,
+        engine=application.engine,
+        catalogue=CATALOGUE,
+        backends=application.backends,
+        runner=runner,
+        traffic=TrafficHistory(application.metrics, clock),
+        patterns=lambda: pattern_rows(CATALOGUE, application.store.meters),
+        operators=operators,
+        sessions=sessions,
+        outside=outside,
     )
+    throttle = SignInThrottle(clock, application.metrics)
+    return build_mounted_console(context, LoginPage(sessions, operators, throttle, link))

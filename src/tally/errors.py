@@ -2,8 +2,8 @@
 
 Models, services and repositories raise them. Each error has a `code` for programs, a `message` for
 people and `details` such as the field and the limit. The class is the category, and the code names
-the specific error: `NotFound("No device AA:BB", code="device_not_found")`. `tally.kit.http` maps
-the classes to status codes, and each backend has its own error format.
+the specific error: `NotFound("No device AA:BB", code="device_not_found")`. `error_codes.toml` lists
+all codes, and `tally.kit.http` maps the classes to status codes.
 """
 
 from collections.abc import Mapping
@@ -64,10 +64,16 @@ class UnsupportedMedia(TallyError):
     default_code = "unsupported_media"
 
 
+class Misdirected(TallyError):
+    """The request names a host that this server does not serve."""
+
+    default_code = "misdirected_request"
+
+
 class RateLimited(TallyError):
     """The caller exceeded a rate limit; a retry may succeed after `retry_after` seconds."""
 
-    default_code = "rate_limited"
+    default_code = "rate_limit_exceeded"
 
     def __init__(
         self, message: str, *, retry_after: float, code: str | None = None, **details: object

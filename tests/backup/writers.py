@@ -13,12 +13,20 @@ import asyncpg
 from tally.embedded.postgres import open_postgres
 from tally.kit.clock import SystemClock
 from tally.kit.keyfile import read_or_create
+from tally.kit.metrics import Metrics
+from tally.scoreboard.repository.database import open_database_pool
+from tally.scoreboard.repository.metrics import StorageMetrics
+from tally.scoreboard.repository.migrations import known_migrations, migrate
 from tally.store.api import Engine, Put, Transaction
 from tally.store.schema import N, S, Table
 from tally.store.sqlite import open_sqlite
 
 NOTES = Table("notes", partition=S("author"), sort=N("number"))
 WRITERS = 4
+INSERT_ACTIONS = """
+INSERT INTO completed_actions (action_id, user_id, max_score, completed_at, expires_at)
+SELECT action_id, gen_random_uuid(), 1, now(), now() FROM unnest(ARRAY[$1, $2]) AS action_id
+"""
 
 
 @dataclass(slots=True)
@@ -53,7 +61,7 @@ class AcknowledgedWrites:
             for number in itertools.count():
                 async with connection.transaction():
                     await connection.execute(
-                        "INSERT INTO notes VALUES ($1), ($2)", 2 * number, 2 * number + 1
+                        INSERT_ACTIONS, *(str(2 * number + offset) for offset in (0, 1))
                     )
                 await self._record(self.rows, 2 * number)
         finally:
@@ -65,6 +73,13 @@ class AcknowledgedWrites:
             self.changed.notify_all()
 
 
+async def create_schema(dsn: str, versions: int | None = None) -> None:
+    """Apply the scoreboard's migrations, or the first ones."""
+    clock = SystemClock()
+    async with open_database_pool(dsn, clock, StorageMetrics(Metrics())) as database:
+        await migrate(database, known_migrations()[:versions])
+
+
 @asynccontextmanager
 async def concurrent_writers(directory: Path) -> AsyncIterator[AcknowledgedWrites]:
     """Run writers on the data directory inside the context."""
@@ -74,9 +89,7 @@ async def concurrent_writers(directory: Path) -> AsyncIterator[AcknowledgedWrite
         open_postgres(directory, SystemClock(), durable=False) as dsn,
     ):
         await engine.ensure_table(NOTES)
-        connection = await asyncpg.connect(dsn)
-        await connection.execute("CREATE TABLE notes (number bigint PRIMARY KEY)")
-        await connection.close()
+        await create_schema(dsn)
         writes = AcknowledgedWrites(directory)
         tasks = [
             asyncio.create_task(writes.write_pairs(engine, f"author {number}"))

@@ -22,7 +22,7 @@ from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.match import Match
 from tally.sim.sportmonks.simulator import SportMonksSimulator
 
-ADMIN = "an admin key of thirty-two characters"
+ADMIN = "the-token-of-the-operators-0123456789"
 
 
 def settings_for(
@@ -40,7 +40,7 @@ def settings_for(
         "cricket_sportmonks_token": Secret(API_TOKEN),
         "cricket_sportmonks_hourly_limit": 1_000_000,
         "cricket_marquee_leagues": ",".join(sorted(leagues)),
-        "cricket_admin_key": Secret(ADMIN),
+        "operator_token": Secret(ADMIN),
     }
     if cognito is not None:
         values |= {"cricket_issuer": cognito.issuer, "cricket_client_id": cognito.client_id}

@@ -29,6 +29,7 @@ from tests.sim.phone_harness import IMMEDIATE_RETRIES
 T = TypeVar("T")
 # Seconds that the clock advances at a time.
 STEP_SECONDS = 0.25
+LONG_STEP_SECONDS = 10.0
 
 
 @dataclass
@@ -109,6 +110,14 @@ class PhonesHarness:
             await self.clock.advance(STEP_SECONDS)
             await self.yield_to_sockets()
         await self.deliver()
+
+    async def skip(self, seconds: float) -> None:
+        """Advance the clock in long steps, for waits without a change of the match."""
+        for _ in range(round(seconds / LONG_STEP_SECONDS)):
+            await self.clock.advance(LONG_STEP_SECONDS)
+            for _ in range(4):
+                await self.yield_to_sockets()
+            await self.deliver()
 
     async def yield_to_sockets(self) -> None:
         """Let the event loop process sockets, which do not depend on the clock."""

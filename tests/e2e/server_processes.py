@@ -47,6 +47,10 @@ class ServerProcess:
     def is_started(self) -> bool:
         return '"action":"instance_started"' in self.log_text()
 
+    @property
+    def is_poller(self) -> bool:
+        return '"action":"poller_started"' in self.log_text()
+
 
 @asynccontextmanager
 async def start_servers(

@@ -27,7 +27,7 @@ async def run(directory: Path, url: str, leagues: str, stop: asyncio.Event) -> N
         data_dir=directory,
         backends=("cricket",),
         shutdown_grace=5,
-        cricket_admin_key=SECRET,
+        operator_token=SECRET,
         log_format="json",
         cricket_sportmonks_url=url,
         cricket_sportmonks_token=Secret(API_TOKEN),

@@ -115,3 +115,22 @@ async def final_feed(feeds: FeedCache, name: str) -> MatchFeed:
             if cached is not None and cached.feed.status.is_over:
                 return cached.feed
             await asyncio.sleep(0.05)
+
+
+async def test_one_of_two_instances_polls_until_it_is_killed(tmp_path: Path) -> None:
+    """The other one takes over."""
+    async with SportMonksSimulator(SystemClock()).serving() as sportmonks:
+        sportmonks.limits.hourly = 10**9
+        sportmonks.add(recorded("1304076"))
+        async with start_servers(tmp_path, sportmonks, 2) as servers:
+            await wait_until(lambda: all(server.is_started for server in servers))
+            await wait_until(lambda: any(server.is_poller for server in servers))
+            polls = sportmonks.faults.count(LIVESCORES)
+            await wait_until(lambda: sportmonks.faults.count(LIVESCORES) >= polls + 20)
+            assert [server.is_poller for server in servers].count(True) == 1
+            (poller,) = [server for server in servers if server.is_poller]
+            (standby,) = [server for server in servers if server is not poller]
+            await poller.kill()
+            await wait_until(lambda: standby.is_poller)
+            polls = sportmonks.faults.count(LIVESCORES)
+            await wait_until(lambda: sportmonks.faults.count(LIVESCORES) >= polls + 20)

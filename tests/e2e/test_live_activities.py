@@ -59,9 +59,11 @@ async def test_a_match_that_goes_live_is_started_updated_and_ended_on_the_phone(
     activity = phone.find_activity(harness.match_id)
     assert activity is not None
     harness.broadcast.finish()
-    await harness.until(lambda: activity.state is ActivityState.ENDED)
-    assert activity.content["status"] == "finished"
+    await harness.until(lambda: activity.content["status"] == "finished")
+    assert activity.state is ActivityState.ACTIVE
     harness.broadcast.step()  # it leaves the live scores
+    await harness.skip(600)
+    await harness.until(lambda: activity.state is ActivityState.ENDED)
     await harness.advance(75)
     record = await harness.record("ana", "ana-phone")
     assert (record.status, record.end_reason) == (ActivityStatus.ENDED, EndReason.MATCH_END)
@@ -80,7 +82,10 @@ async def test_an_invalid_token_is_repaired_within_one_cycle(harness: PhonesHarn
     await go_live(harness, phone)
     lost = phone.find_activity(harness.match_id)
     assert lost is not None
-    await phone.activity_kit.end(lost)  # iOS ends it without notifying the app
+    # iOS ends it without notifying the app.
+    assert lost.token is not None
+    lost.state = ActivityState.DISMISSED
+    harness.apns.devices.retire(lost.token)
     harness.broadcast.deliver(3)
     await harness.until_processed()
     record = await harness.record("ben", "ben-phone")
@@ -166,5 +171,7 @@ async def test_phones_with_ios_18_get_broadcasts(harness: PhonesHarness) -> None
     await bowl(harness, 3, *new, old)
     assert harness.apns.log.accepted == accepted + 2
     harness.broadcast.finish()
+    await harness.until(lambda: all(one.content["status"] == "finished" for one in shown))
+    await harness.skip(600)
     await harness.until(lambda: all(activity.state is ActivityState.ENDED for activity in shown))
     assert {activity.content["status"] for activity in shown} == {"finished"}

@@ -43,8 +43,8 @@ async def expect_score(client: ApiClient, score: str, *, is_stale: bool) -> None
         await client.get(f"{PATH}/display"),
     )
     assert [team["scores"] for team in match["teams"]] == [[score], []]
-    assert [item["matchId"] for item in live["matches"]] == [str(BUNDLED_MATCH_ID)]
-    assert (match["isStale"], live["matches"][0]["isStale"], display["isStale"]) == (
+    assert [item["matchId"] for item in live["items"]] == [str(BUNDLED_MATCH_ID)]
+    assert (match["isStale"], live["items"][0]["isStale"], display["isStale"]) == (
         is_stale,
         is_stale,
         is_stale,

@@ -9,6 +9,7 @@ import pytest
 
 from tally.cricket.repository.fixture_cache import CRICKET_FIXTURE_CACHE, FixtureCacheRepository
 from tally.cricket.repository.fixtures import CRICKET_FIXTURES, FixtureRepository
+from tally.cricket.repository.follows import FollowRepository
 from tally.cricket.repository.leagues import CRICKET_LEAGUES, LeagueRepository
 from tally.cricket.repository.team_seasons import CRICKET_TEAM_SEASONS, TeamSeasonRepository
 from tally.cricket.repository.teams import CRICKET_TEAMS, TeamRepository
@@ -50,6 +51,7 @@ def sync_service(store: Store, source: ReferenceData, clock: Clock) -> SyncServi
         seasons=TeamSeasonRepository(store),
         fixtures=FixtureRepository(store),
         cache=cache,
+        follows=FollowRepository(store),
         feeds=FeedCache(cache, clock, TTLCache(clock, 0, 10)),
         clock=clock,
     )

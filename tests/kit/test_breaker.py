@@ -8,6 +8,7 @@ from tally.errors import NotFound, Unavailable
 from tally.kit.breaker import Breaker, BreakerState
 from tally.kit.clock import ManualClock
 from tally.kit.metrics import Metrics
+from tests.kit.conftest import LogLines
 
 
 class Service:
@@ -92,6 +93,20 @@ async def test_a_failed_probe_opens_the_breaker_again(
     with pytest.raises(Unavailable):
         await breaker.call(service.call)
     assert service.calls == 4
+
+
+async def test_an_outage_is_logged_once(
+    breaker: Breaker, service: Service, clock: ManualClock, log_lines: LogLines
+) -> None:
+    """Not every probe that finds the service still down."""
+    await fail(breaker, service, 3)
+    for _ in range(3):
+        await clock.advance(30)
+        await fail(breaker, service, 1)
+    await clock.advance(30)
+    service.error = None
+    await breaker.call(service.call)
+    assert [line["action"] for line in log_lines()] == ["breaker_opened", "breaker_closed"]
 
 
 async def test_only_one_probe_runs_at_a_time(

@@ -1,7 +1,7 @@
 """Watchers receive every change of every process, with one poll per second for all of them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ class Counters:
     polls: list[list[str]] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     changes: list[tuple[str, int, int]] = field(default_factory=list)
+    removals: list[str] = field(default_factory=list)
     is_broken: bool = False
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -48,13 +49,16 @@ def counters() -> Counters:
 
 
 @asynccontextmanager
-async def polling(counters: Counters, clock: ManualClock) -> AsyncIterator[ChangePoller[str, int]]:
+async def polling(
+    counters: Counters, clock: ManualClock, on_removed: Callable[[str], None] | None = None
+) -> AsyncIterator[ChangePoller[str, int]]:
     async with ChangePoller(
         clock,
         versions=counters.versions,
         read=counters.read,
         version=lambda number: number,
         on_change=counters.record_change,
+        on_removed=on_removed,
     ) as poller:
         yield poller
 
@@ -72,6 +76,29 @@ async def test_a_change_by_another_process_is_published_within_a_second(
     assert counters.changes == [("a", 1, 4)]
     assert counters.reads == ["a"]
     assert counters.polls == [["a", "b"], ["a", "b"]]
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["this process", "another process"])
+async def test_a_removal_is_published_until_the_watcher_leaves(
+    counters: Counters, clock: ManualClock, is_local: bool
+) -> None:
+    """Other objects are not read. A failed poll removes nothing."""
+    async with polling(counters, clock, counters.removals.append) as poller:
+        with poller.watch("a", 1), poller.watch("b", 1):
+            counters.is_broken = True
+            await clock.until_sleeping()
+            await clock.advance(POLL_SECONDS)
+            assert counters.removals == []
+            counters.is_broken = False
+            del counters.numbers["a"]
+            if is_local:
+                poller.refresh("a")
+                await clock.advance(0)
+                assert counters.removals == ["a"]
+            await clock.advance(POLL_SECONDS)
+            await clock.advance(POLL_SECONDS)
+    assert set(counters.removals) == set(counters.reads) == {"a"}
+    assert counters.changes == []
 
 
 async def test_a_change_by_this_process_is_published_immediately(

@@ -42,7 +42,7 @@ class SSEClient:
         parts = urlsplit(url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**24)
         last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
-        writer.write(f"{method} {parts.path} HTTP/1.1\r\nHost: x\r\n{last}\r\n".encode())
+        writer.write(f"{method} {parts.path} HTTP/1.1\r\nHost: localhost\r\n{last}\r\n".encode())
         listener = cls(reader, writer)
         listener.head = (await reader.readuntil(b"\r\n\r\n")).decode()
         return listener

@@ -1,8 +1,7 @@
-"""Every response has a request ID, every error the backend's format, and no internals leak."""
+"""Every response has a request ID, every error the format of RFC 9457, and no internals leak."""
 
 import asyncio
 import socket
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,21 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from tally import errors
+from tally.error_codes import ERROR_CODES
 from tally.kit import logs
-from tally.kit.endpoints import Handler
-from tally.kit.http import STATUS, EnvelopeError, ErrorFormat, FlatError, Json, NestedError
+from tally.kit.http import STATUS, Json
 from tally.kit.metrics import Metrics
+from tally.kit.route_table import Handler
 from tally.kit.server import serving
 from tests.kit.conftest import LogLines
 from tests.kit.serving import make_api, make_app, serve_handler
-
-ERROR_FORMATS = {
-    "flat": ErrorFormat(FlatError, upper_case=True, codes={"invalid": "INVALID_FORMAT"}),
-    "nested": ErrorFormat(NestedError),
-    "envelope": ErrorFormat(
-        EnvelopeError, upper_case=True, codes={"rate_limited": "RATE_LIMIT_EXCEEDED"}
-    ),
-}
 
 
 async def fine(_: Request) -> Response:
@@ -40,13 +32,14 @@ def raising(error: Exception) -> Handler:
     return handler
 
 
-async def read_body_json(client: Client, url: str, status: int, method: str = "POST") -> Any:
-    """Return the JSON body of a response with this status and a request ID."""
+async def read_problem(client: Client, url: str, status: int, method: str = "POST") -> Any:
+    """Return the body of an error with this status, without its request ID, which it checks."""
     response = await client.request(method, url).build().send()
     assert response.status == status
-    assert response.headers["x-request-id"]
-    assert response.headers["content-type"] == "application/json"
-    return await response.json()
+    assert response.headers["content-type"] == "application/problem+json"
+    body = await response.json()
+    assert body.pop("requestId") == response.headers["x-request-id"]
+    return body
 
 
 async def test_a_valid_request_id_is_returned(client: Client) -> None:
@@ -61,7 +54,7 @@ async def test_an_invalid_request_id_is_replaced(client: Client, given: str) -> 
         host, port = urlsplit(url).hostname, urlsplit(url).port
         reader, writer = await asyncio.open_connection(host, port)
         head = (
-            "POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\n"
+            "POST /devices/thing/1 HTTP/1.1\r\nHost: localhost\r\n"
             f"X-Request-Id: {given}\r\nConnection: close\r\n\r\n"
         )
         writer.write(head.encode("latin-1"))
@@ -100,8 +93,12 @@ async def test_a_domain_error_maps_to_its_status(
 ) -> None:
     error = errors.RateLimited("Why", retry_after=1) if kind is errors.RateLimited else kind("Why")
     async with serve_handler(raising(error)) as url:
-        assert await read_body_json(client, url, status) == {
-            "error": {"code": kind.default_code, "message": "Why"}
+        assert await read_problem(client, url, status) == {
+            "type": f"/docs/errors#{kind.default_code}",
+            "title": ERROR_CODES[kind.default_code].title,
+            "status": status,
+            "detail": "Why",
+            "code": kind.default_code,
         }
 
 
@@ -118,74 +115,66 @@ async def test_a_subclass_has_the_status_of_its_parent(client: Client) -> None:
         default_code = "token_consumed"
 
     async with serve_handler(raising(TokenConsumed("Once only"))) as url:
-        assert await read_body_json(client, url, 409) == {
-            "error": {"code": "token_consumed", "message": "Once only"}
+        body = await read_problem(client, url, 409)
+        assert (body["code"], body["detail"]) == ("token_consumed", "Once only")
+
+
+async def test_field_and_further_details_are_members_of_the_body(client: Client) -> None:
+    """Details cannot replace the members that every error has."""
+    error = errors.Invalid("limit is wrong", field="limit", limit=100, status=7, title="Mine")
+    async with serve_handler(raising(error)) as url:
+        assert await read_problem(client, url, 400) == {
+            "type": "/docs/errors#invalid",
+            "title": "Invalid request",
+            "status": 400,
+            "detail": "limit is wrong",
+            "code": "invalid",
+            "field": "limit",
+            "limit": 100,
         }
 
 
-@pytest.mark.parametrize(
-    ("error_format", "expected"),
-    [
-        ("flat", {"error": "INVALID_FORMAT", "message": "limit is wrong"}),
-        ("nested", {"error": {"code": "invalid", "message": "limit is wrong"}}),
-        (
-            "envelope",
-            {
-                "success": False,
-                "error": {
-                    "code": "INVALID",
-                    "message": "limit is wrong",
-                    "details": {"field": "limit"},
-                },
-            },
-        ),
-    ],
-)
-async def test_each_format_has_its_body(
-    client: Client, error_format: str, expected: Mapping[str, Any]
-) -> None:
-    async with serve_handler(
-        raising(errors.Invalid("limit is wrong", field="limit")),
-        error_format=ERROR_FORMATS[error_format],
-    ) as url:
-        assert await read_body_json(client, url, 400) == expected
+async def test_the_request_id_of_the_client_is_in_the_body(client: Client) -> None:
+    async with serve_handler(raising(errors.NotFound("Gone"))) as url:
+        response = await client.post(url).header("X-Request-Id", "board-7").build().send()
+        assert (await response.json())["requestId"] == "board-7"
 
 
-@pytest.mark.parametrize("error_format", ERROR_FORMATS)
-async def test_unknown_paths_and_methods_use_the_backends_format(
-    client: Client, error_format: str
-) -> None:
+async def test_unknown_paths_and_methods_have_the_same_format(client: Client) -> None:
     """A 405 lists the allowed methods."""
-    async with serve_handler(fine, error_format=ERROR_FORMATS[error_format]) as url:
-        missing = await read_body_json(client, f"{url}/nothing", 404)
-        rejected = await read_body_json(client, url, 405, "DELETE")
+    async with serve_handler(fine) as url:
+        missing = await read_problem(client, f"{url}/nothing", 404)
+        rejected = await read_problem(client, url, 405, "DELETE")
         assert set(missing) == set(rejected)
         response = await client.delete(url).build().send()
         assert response.headers["allow"] == "POST"
-    assert "not_found" in str(missing).lower()
-    assert "method_not_allowed" in str(rejected).lower()
+    assert missing["code"] == "not_found"
+    assert rejected["code"] == "method_not_allowed"
 
 
 async def test_a_path_of_no_backend_is_a_404(client: Client) -> None:
-    async with serve_handler(fine, error_format=ERROR_FORMATS["flat"]) as url:
+    async with serve_handler(fine) as url:
         root = url.split("/devices")[0]
         for path in ("/nothing", "/devices", "/"):
-            body = await read_body_json(client, root + path, 404)
-            assert body == {"error": {"code": "not_found", "message": "No route matches this path"}}
+            body = await read_problem(client, root + path, 404)
+            assert (body["code"], body["detail"]) == ("not_found", "No route matches this path")
 
 
 @pytest.mark.parametrize(("wait", "expected"), [(0.2, "1"), (1.0, "1"), (2.1, "3"), (60, "60")])
 async def test_retry_after_is_rounded_up_to_whole_seconds(
     client: Client, wait: float, expected: str
 ) -> None:
-    async with serve_handler(
-        raising(errors.RateLimited("Slow down", retry_after=wait)),
-        error_format=ERROR_FORMATS["envelope"],
-    ) as url:
+    async with serve_handler(raising(errors.RateLimited("Slow down", retry_after=wait))) as url:
         response = await client.post(url).build().send()
         assert response.status == 429
         assert response.headers["retry-after"] == expected
-        assert (await response.json())["error"]["code"] == "RATE_LIMIT_EXCEEDED"
+        assert (await response.json())["code"] == "rate_limit_exceeded"
+
+
+async def test_a_503_has_retry_after_even_if_the_time_is_unknown(client: Client) -> None:
+    async with serve_handler(raising(errors.Unavailable("Down"))) as url:
+        response = await client.post(url).build().send()
+        assert (response.status, response.headers["retry-after"]) == (503, "5")
 
 
 async def test_a_401_has_a_challenge(client: Client) -> None:
@@ -194,17 +183,14 @@ async def test_a_401_has_a_challenge(client: Client) -> None:
         assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("error_format", ERROR_FORMATS)
 async def test_an_unexpected_error_is_a_500_without_details(
-    client: Client, log_lines: LogLines, error_format: str
+    client: Client, log_lines: LogLines
 ) -> None:
     """The response has the usual format; only the log has the cause."""
-    async with serve_handler(
-        raising(RuntimeError("row 17 of users")), error_format=ERROR_FORMATS[error_format]
-    ) as url:
-        body = await read_body_json(client, url, 500)
+    async with serve_handler(raising(RuntimeError("row 17 of users"))) as url:
+        body = await read_problem(client, url, 500)
     assert "row 17" not in str(body)
-    assert "internal_error" in str(body).lower()
+    assert body["code"] == "internal_error"
     [line] = [line for line in log_lines() if line["action"] == "unexpected_error"]
     assert "row 17 of users" in line["data"]["exception"]
     assert line["requestId"]
@@ -212,7 +198,7 @@ async def test_an_unexpected_error_is_a_500_without_details(
 
 async def test_a_domain_error_without_a_status_is_unexpected(client: Client) -> None:
     async with serve_handler(raising(errors.TallyError("An error without a category"))) as url:
-        assert (await read_body_json(client, url, 500))["error"]["code"] == "internal_error"
+        assert (await read_problem(client, url, 500))["code"] == "internal_error"
 
 
 async def test_a_failed_streaming_response_aborts_the_connection(
@@ -230,7 +216,7 @@ async def test_a_failed_streaming_response_aborts_the_connection(
     async with serve_handler(handler) as url:
         host, port = urlsplit(url).hostname, urlsplit(url).port
         reader, writer = await asyncio.open_connection(host, port)
-        writer.write(b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"POST /devices/thing/1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         response_text = await reader.read()
         writer.close()
         await writer.wait_closed()
@@ -274,7 +260,8 @@ async def test_a_client_disconnect_is_counted_and_is_no_error(
     async with serve_handler(handler, metrics=metrics) as url:
         with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
             connection.sendall(
-                b"POST /devices/thing/1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"
+                b"POST /devices/thing/1 HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Length: 10\r\n\r\nhalf"
             )
             await arrived.wait()
         await gone.wait()

@@ -1,6 +1,7 @@
 """Every line is one JSON object with the same fields, including the request that caused it."""
 
 import asyncio
+import errno
 import io
 import json
 import logging
@@ -99,7 +100,8 @@ def test_an_exception_can_be_passed(log_lines: LogLines) -> None:
 
 
 def test_standard_library_loggers_are_forwarded(log_lines: LogLines) -> None:
-    """Including uvicorn's; a level between two standard levels is rounded down."""
+    """Including warnings of uvicorn; a level between two standard levels is rounded down."""
+    logging.getLogger("aiobotocore.credentials").info("Found credentials in ~/.aws/credentials.")
     logging.getLogger("uvicorn.error").warning("Invalid %s", "request")
     logging.getLogger("some.library").log(25, "Noticed")
     first, second = log_lines()
@@ -181,3 +183,36 @@ def test_debug_output_of_libraries_is_omitted(log_lines: LogLines) -> None:
         "Found credentials in environment variables",
         "Our own",
     ]
+
+
+class FullStream(io.StringIO):
+    """A stream on a disk that is full until `has_space` is set."""
+
+    has_space = False
+
+    def write(self, text: str, /) -> int:
+        if not self.has_space:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+def test_a_line_that_cannot_be_written_is_counted_and_does_not_fail_its_caller(
+    clock: ManualClock,
+) -> None:
+    stream = FullStream()
+    logs.configure(Settings(), clock, stream)
+    logs.logger().info("First")
+    logs.logger().info("Second")
+    stream.has_space = True
+    logs.logger().info("Third")
+    written = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["message"] for line in written] == ["Log lines were lost", "Third"]
+    assert written[0]["data"] == {"lines": 2}
+
+
+def test_a_closed_stream_does_not_fail_its_caller(clock: ManualClock) -> None:
+    stream = io.StringIO()
+    logs.configure(Settings(), clock, stream)
+    stream.close()
+    logs.logger().error("Nobody reads this")
+    assert stream.closed

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tally.errors import RateLimited
 from tally.kit.clock import ManualClock
 from tally.kit.rate_limiter import RateLimiter
+from tally.kit.rate_limits import RateLimitExceeded
 
 
 def count_allowed(limiter: RateLimiter, key: str, attempts: int) -> int:
@@ -47,6 +48,22 @@ async def test_a_retry_after_the_reported_delay_is_allowed(clock: ManualClock) -
     assert count_allowed(limiter, "a", 1) == 0
     await clock.advance(0.01)
     assert count_allowed(limiter, "a", 1) == 1
+
+
+async def test_the_status_has_the_remaining_tokens_and_the_time_until_all_are_back(
+    clock: ManualClock,
+) -> None:
+    limiter = RateLimiter(clock, per_second=2, burst=3)
+    assert [limiter.take("a").remaining for _ in range(2)] == [2, 1]
+    status = limiter.take("a")
+    assert (status.is_allowed, status.limit, status.remaining) == (True, 3, 0)
+    assert status.reset_after == pytest.approx(1.5)
+    with pytest.raises(RateLimitExceeded) as caught:
+        limiter.take("a")
+    rejected = caught.value.status
+    assert (rejected.is_allowed, rejected.remaining) == (False, 0)
+    assert rejected.reset_after == pytest.approx(1.5)
+    assert rejected.retry_after == pytest.approx(0.5)
 
 
 async def test_rejected_attempts_take_no_tokens(clock: ManualClock) -> None:

@@ -19,7 +19,11 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
+from tally.kit.clock import SystemClock
+from tally.kit.event_stream import EventStream
 from tally.kit.http import Json
+from tally.kit.hub import Hub
+from tally.kit.metrics import Metrics
 from tally.kit.server import (
     GC_THRESHOLD,
     GC_TICKS,
@@ -30,6 +34,7 @@ from tally.kit.server import (
     serving,
     socket_url,
 )
+from tests.kit.raw_client import connected
 from tests.kit.serving import serve_handler
 
 
@@ -114,6 +119,70 @@ async def test_shutdown_lets_requests_in_flight_finish(client: Client) -> None:
     assert order == ["started", "answered", "closed"]
 
 
+@pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.1\r\nHost: loc"], ids=["nothing", "half"])
+async def test_a_request_on_its_way_at_shutdown_is_answered(first: bytes) -> None:
+    """The server has accepted its connection, and reads the rest only after the stop."""
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    async def answer(_: Request) -> Response:
+        return PlainTextResponse("done")
+
+    app, stopping = Starlette(routes=[Route("/", answer)]), asyncio.Event()
+
+    def send_rest() -> None:
+        client.send(request.removeprefix(first))
+        stopping.set()
+
+    context = serving(app, on_stopping=send_rest)
+    url = await context.__aenter__()
+    async with connected(url) as client, connected(url) as other:
+        client.send(first)
+        await other.get()  # by then the server has read the first part
+        stopped = asyncio.create_task(context.__aexit__(None, None, None))
+        await stopping.wait()
+        response = await client.response()
+        assert (response.status, response.headers["connection"]) == (200, "close")
+        assert await client.is_closed()
+        await stopped
+
+
+async def test_the_server_accepts_connections_during_the_shutdown_delay() -> None:
+    """Responses then close their connections, and streams end with a reconnection delay last."""
+    hub, order = Hub(SystemClock(), Metrics()), list[str]()
+    hub_closed = asyncio.Event()
+
+    async def events(request: Request) -> EventStream:
+        return EventStream(hub, "topic", request)
+
+    async def fast(_: Request) -> Response:
+        order.append("answered")
+        return PlainTextResponse("done")
+
+    def close() -> None:
+        order.append("stopping")
+        hub.close()
+        hub_closed.set()
+
+    app = Starlette(routes=[Route("/", fast), Route("/events", events)])
+    listening, stop, draining = listen("127.0.0.1", 0), asyncio.Event(), asyncio.Event()
+    url = socket_url(listening)
+    server = Server(app, delay=0.5, on_draining=draining.set, on_stopping=close)
+    running = asyncio.create_task(server.serve_on(listening, stop))
+    async with connected(url) as kept, connected(url) as subscriber:
+        assert "connection" not in (await kept.get()).headers
+        subscriber.send(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await subscriber.response(has_body=False)
+        stop.set()
+        await draining.wait()
+        assert (await kept.get()).headers["connection"] == "close"
+        async with connected(url) as new:
+            assert (await new.get()).headers["connection"] == "close"
+        assert not hub_closed.is_set()
+        assert b"retry: " in await subscriber.read_to_end()
+    await running
+    assert order == ["answered"] * 3 + ["stopping"]
+
+
 async def test_head_and_body_arrive_together() -> None:
     """The first read returns both, also on a reused connection."""
 
@@ -123,7 +192,8 @@ async def test_head_and_body_arrive_together() -> None:
     async with serving(Starlette(routes=[Route("/", small)])) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         for connection in ("keep-alive", "close"):
-            writer.write(f"GET / HTTP/1.1\r\nHost: x\r\nConnection: {connection}\r\n\r\n".encode())
+            head = f"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: {connection}"
+            writer.write(f"{head}\r\n\r\n".encode())
             response = await reader.read(65_536)
             assert response.startswith(b"HTTP/1.1 200 OK\r\n")
             assert response.endswith(b"\r\n\r\nsmall")

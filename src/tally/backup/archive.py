@@ -1,28 +1,37 @@
-"""The backup file format: a tar archive that begins with a manifest and its checksum.
+"""The backup file format: a tar archive that begins with a manifest, its checksum and signature.
 
-`manifest.json` lists all files with size, mode and SHA-256, and `manifest.sha256` is its checksum.
-A truncated or damaged archive is detected before anything is restored. Standard tools can read the
-archive.
+`manifest.json` lists all files with size, mode and SHA-256, `manifest.sha256` is its checksum, and
+`manifest.signature` its HMAC-SHA256 with the backup key of the installation. Format 1 has no
+signature. `open_archive` checks the whole list of members before anything is extracted: an archive
+contains known regular files and nothing else. Standard tools can read the archive.
 """
 
 import hashlib
+import hmac
 import io
 import os
 import shutil
 import tarfile
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
 from tally.backup.errors import BackupFailed
+from tally.backup.members import max_member_bytes
+from tally.settings import Secret
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+UNSIGNED_FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 CHECKSUM: Final = "manifest.sha256"
-MAX_MANIFEST_BYTES: Final = 64 * 1024 * 1024
+SIGNATURE: Final = "manifest.signature"
+MAX_MANIFEST_BYTES: Final = 16 * 1024 * 1024
 CHUNK_BYTES: Final = 1024 * 1024
-OWNER_PERMISSIONS: Final = 0o700
+PRIVATE_MODE: Final = 0o600
 
 
 class ArchiveEntry(msgspec.Struct, frozen=True):
@@ -35,12 +44,16 @@ class ArchiveEntry(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The content of an archive, and the version and time of its creation."""
+    """The content of an archive, and the version and time of its creation.
+
+    `schema_version` is the last migration of PostgreSQL; 0 if the archive has no tables of it.
+    """
 
     format: int
     version: str
     created: str
     entries: tuple[ArchiveEntry, ...]
+    schema_version: int = 0
 
     def entry(self, name: str) -> ArchiveEntry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
@@ -55,101 +68,177 @@ def describe(directory: Path) -> tuple[ArchiveEntry, ...]:
 
 
 def _entry(directory: Path, path: Path) -> ArchiveEntry:
-    status = path.stat()
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return ArchiveEntry(
-        path.relative_to(directory).as_posix(),
-        status.st_size,
-        status.st_mode & OWNER_PERMISSIONS,
-        digest,
-    )
+    name = path.relative_to(directory).as_posix()
+    return ArchiveEntry(name, path.stat().st_size, PRIVATE_MODE, digest)
 
 
-def write_archive(directory: Path, manifest: Manifest, target: Path) -> None:
-    """Write the directory's files to `target`, private and flushed to disk."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def write_archive(directory: Path, manifest: Manifest, target: Path, key: Secret) -> None:
+    """Write the directory's files to `target`, signed, private and flushed to disk."""
+    encoded = msgspec.json.format(msgspec.json.encode(manifest))
+    headers = {MANIFEST: encoded, CHECKSUM: hashlib.sha256(encoded).hexdigest().encode() + b"\n"}
+    if manifest.format != UNSIGNED_FORMAT:
+        headers[SIGNATURE] = _sign(encoded, key) + b"\n"
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
     with os.fdopen(descriptor, "wb") as file:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            encoded = msgspec.json.format(msgspec.json.encode(manifest))
-            _add(tar, MANIFEST, io.BytesIO(encoded), len(encoded), 0o600)
-            checksum = (hashlib.sha256(encoded).hexdigest() + "\n").encode()
-            _add(tar, CHECKSUM, io.BytesIO(checksum), len(checksum), 0o600)
+            for name, header in headers.items():
+                _add(tar, name, io.BytesIO(header), len(header))
             for entry in manifest.entries:
                 with (directory / entry.name).open("rb") as content:
-                    _add(tar, entry.name, content, entry.size, entry.mode)
+                    _add(tar, entry.name, content, entry.size)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int, mode: int) -> None:
+def _sign(manifest: bytes, key: Secret) -> bytes:
+    return hmac.new(key.reveal().encode(), manifest, hashlib.sha256).hexdigest().encode()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
     member = tarfile.TarInfo(name)
-    member.size, member.mode = size, mode
+    member.size, member.mode = size, PRIVATE_MODE
     tar.addfile(member, content)
 
 
-def read_archive(source: Path, directory: Path) -> Manifest:
-    """Extract the archive into the directory and verify every file; raises BackupFailed."""
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An open archive whose list of members is valid."""
+
+    source: Path
+    tar: tarfile.TarFile
+    manifest: Manifest
+    encoded_manifest: bytes
+    signature: bytes | None
+    members: tuple[tarfile.TarInfo, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(entry.size for entry in self.manifest.entries)
+
+    def is_signed_with(self, key: Secret) -> bool:
+        return self.signature is not None and hmac.compare_digest(
+            self.signature, _sign(self.encoded_manifest, key)
+        )
+
+    def extract(self, directory: Path) -> None:
+        """Write the files into an empty directory and verify each; raises BackupFailed."""
+        with explained_damage(self.source):
+            for entry, member in zip(self.manifest.entries, self.members, strict=True):
+                self._extract(entry, member, directory / entry.name)
+
+    def _extract(self, entry: ArchiveEntry, member: tarfile.TarInfo, target: Path) -> None:
+        content = self.tar.extractfile(member)
+        assert content is not None, "the member is a regular file"  # noqa: S101
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(target, flags, PRIVATE_MODE), "w+b") as file:
+            shutil.copyfileobj(content, file, CHUNK_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+            file.seek(0)
+            if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
+                raise BackupFailed(
+                    f"{self.source} is damaged: the checksum of {entry.name} does not match"
+                )
+
+
+class _BoundedFile(io.FileIO):
+    """Refuses large reads: tarfile reads the headers of a hostile archive into memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= MAX_MANIFEST_BYTES:
+            raise tarfile.ReadError("invalid size of a header")
+        return super().read(size)
+
+
+@contextmanager
+def explained_damage(source: Path) -> Iterator[None]:
+    """Raise BackupFailed for every error that a damaged or hostile archive causes."""
     try:
-        with tarfile.open(source, mode="r:") as tar:
-            manifest = _read_manifest(tar, source)
-            for entry in manifest.entries:
-                _extract(tar, entry, directory, source)
-    except (tarfile.TarError, EOFError) as error:
-        raise BackupFailed(f"{source} is not a Tally backup or is damaged: {error}") from error
-    return manifest
+        yield
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
+        raise BackupFailed(
+            f"{source} is not a Tally backup, or is truncated or damaged: {error}"
+        ) from error
 
 
-def _read_manifest(tar: tarfile.TarFile, source: Path) -> Manifest:
+@contextmanager
+def open_archive(source: Path) -> Iterator[Archive]:
+    """Open an archive and check its manifest and its list of members; raises BackupFailed."""
+    with _BoundedFile(source) as file:
+        with explained_damage(source):
+            tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115  (closed below)
+        with tar:
+            with explained_damage(source):
+                archive = _read_headers(tar, source)
+            yield archive
+
+
+def _read_headers(tar: tarfile.TarFile, source: Path) -> Archive:
     encoded, checksum = _read_small(tar, MANIFEST, source), _read_small(tar, CHECKSUM, source)
     if hashlib.sha256(encoded).hexdigest().encode() != checksum.strip():
         raise BackupFailed(f"{source} is damaged: the checksum of {MANIFEST} does not match")
+    manifest = _decode_manifest(encoded, source)
+    signature = None
+    if manifest.format != UNSIGNED_FORMAT:
+        signature = _read_small(tar, SIGNATURE, source).strip()
+    members = tuple(_next_member(tar, entry, source) for entry in manifest.entries)
+    if (extra := tar.next()) is not None:
+        raise BackupFailed(
+            f"{source} contains a file that its manifest does not list: {extra.name}"
+        )
+    return Archive(source, tar, manifest, encoded, signature, members)
+
+
+def _decode_manifest(encoded: bytes, source: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode(encoded, type=Manifest)
     except msgspec.DecodeError as error:
         raise BackupFailed(f"{source} has an invalid {MANIFEST}: {error}") from error
-    if manifest.format > FORMAT:
+    if not UNSIGNED_FORMAT <= manifest.format <= FORMAT:
         raise BackupFailed(
             f"{source} was created by Tally {manifest.version} in format {manifest.format};"
-            f" this version supports format {FORMAT}"
+            f" this version supports format {UNSIGNED_FORMAT} to {FORMAT}"
         )
+    names = [entry.name for entry in manifest.entries]
+    if len(set(names)) != len(names):
+        raise BackupFailed(f"{source} contains a file twice")
+    for entry in manifest.entries:
+        limit = max_member_bytes(entry.name)
+        if limit is None:
+            raise BackupFailed(
+                f"{source} contains a file that is not part of a backup: {entry.name}"
+            )
+        if not 0 <= entry.size <= limit:
+            raise BackupFailed(f"{source}: {entry.name} must have at most {limit} bytes")
     return manifest
+
+
+def _next_member(tar: tarfile.TarFile, entry: ArchiveEntry, source: Path) -> tarfile.TarInfo:
+    member = tar.next()
+    if member is None or member.name != entry.name:
+        raise BackupFailed(f"{source} is truncated or damaged: {entry.name} is missing")
+    if not _is_plain(member):
+        raise BackupFailed(f"{source}: {entry.name} is not a regular file")
+    if member.size != entry.size:
+        raise BackupFailed(f"{source} is damaged: the size of {entry.name} does not match")
+    return member
+
+
+def _is_plain(member: tarfile.TarInfo) -> bool:
+    return member.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and not member.issparse()
 
 
 def _read_small(tar: tarfile.TarFile, name: str, source: Path) -> bytes:
     member = tar.next()
-    content = (
-        tar.extractfile(member)
-        if member is not None and member.name == name and member.size <= MAX_MANIFEST_BYTES
-        else None
-    )
-    if content is None:
-        raise BackupFailed(
-            f"{source} is not a Tally backup: it does not begin with {MANIFEST} and {CHECKSUM}"
-        )
+    if (
+        member is None
+        or member.name != name
+        or not _is_plain(member)
+        or not 0 <= member.size <= MAX_MANIFEST_BYTES
+        or (content := tar.extractfile(member)) is None
+    ):
+        raise BackupFailed(f"{source} is not a Tally backup or is damaged: {name} is missing")
     return content.read()
-
-
-def _extract(tar: tarfile.TarFile, entry: ArchiveEntry, directory: Path, source: Path) -> None:
-    parts = PurePosixPath(entry.name).parts
-    if not parts or entry.name.startswith("/") or ".." in parts:
-        raise BackupFailed(f"{source} contains a path outside the data directory: {entry.name}")
-    member = tar.next()
-    content = tar.extractfile(member) if member is not None and member.name == entry.name else None
-    if content is None:
-        raise BackupFailed(f"{source} is truncated or damaged: {entry.name} is missing")
-    target = directory / entry.name
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(
-        target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, entry.mode & OWNER_PERMISSIONS
-    )
-    with os.fdopen(descriptor, "w+b") as file:
-        try:
-            shutil.copyfileobj(content, file, CHUNK_BYTES)
-        except tarfile.TarError as error:
-            raise BackupFailed(f"{source} is truncated: {entry.name} is incomplete") from error
-        file.flush()
-        os.fsync(file.fileno())
-        file.seek(0)
-        if hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
-            raise BackupFailed(f"{source} is damaged: the checksum of {entry.name} does not match")

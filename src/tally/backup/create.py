@@ -9,23 +9,34 @@ from pathlib import Path
 from typing import Final
 
 from tally import __version__
-from tally.backup.archive import FORMAT, OWNER_PERMISSIONS, Manifest, describe, write_archive
-from tally.backup.database import DUMP, copy_store, dump_postgres
+from tally.backup.archive import FORMAT, PRIVATE_MODE, Manifest, describe, write_archive
+from tally.backup.database import copy_store
 from tally.backup.errors import BackupFailed, BackupRejected
+from tally.backup.members import DUMP, max_member_bytes
+from tally.backup.tables import copy_tables_out
+from tally.embedded.postgres import open_postgres
 from tally.kit import directory_lock
 from tally.kit.clock import Clock
+from tally.kit.durable_directory import sync_directory
+from tally.kit.keyfile import read_or_create
+from tally.settings import Secret
+from tally.store.sqlite.directory import MARKER_NAME
 from tally.store.sqlite.files import FILE_NAME as STORE_FILE
 
 # Marks the directory of an unfinished backup, so that the remains of a killed one are recognizable.
 DRAFT_SUFFIX: Final = ".draft"
-# Copied separately or not at all: the servers' directories, the store and the lock.
+KEY_FILE: Final = "backup.key"
+# Copied separately or not at all: the servers' directories, the store, the lock and the console's
+# sessions, so that a restore does not bring back a session that has ended.
 EXCLUDED_NAMES: Final = frozenset(
     {
         "postgres",
         "valkey",
+        "console",
         STORE_FILE,
         f"{STORE_FILE}-wal",
         f"{STORE_FILE}-shm",
+        MARKER_NAME,
         directory_lock.FILE_NAME,
     }
 )
@@ -33,36 +44,41 @@ EXCLUDED_NAMES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A complete backup on disk."""
+    """A complete backup on disk, and the files of the data directory that it omits."""
 
     path: Path
     manifest: Manifest
+    omitted: tuple[str, ...]
 
     @property
     def size(self) -> int:
         return self.path.stat().st_size
 
 
-async def create_backup(data_dir: Path, target: Path, clock: Clock) -> Backup:
-    """Back up the data directory to the file `target`.
+async def create_backup(
+    data_dir: Path, target: Path, clock: Clock, key: Secret | None = None
+) -> Backup:
+    """Back up the data directory to the file `target`, signed with the key.
 
-    If `target` is a directory, the file in it is named after the time.
+    If `target` is a directory, the file in it is named after the time. The default key is in the
+    data directory; the first backup creates it.
     """
     now = clock.now()
     path = _resolve_target(data_dir, target, f"tally-{now:%Y%m%d-%H%M%S}.tar")
+    key = key or read_or_create(data_dir / KEY_FILE)
     draft = _create_draft(path)
+    files = draft / "files"
     try:
-        _copy_plain_files(data_dir, draft / "files")
-        await _copy_databases(data_dir, draft / "files", clock)
-        manifest = Manifest(
-            FORMAT, __version__, now.isoformat(timespec="seconds"), describe(draft / "files")
-        )
-        await asyncio.to_thread(_finish, draft, manifest, path)
+        omitted = _copy_plain_files(data_dir, files)
+        version = await _copy_databases(data_dir, files, clock)
+        created = now.isoformat(timespec="seconds")
+        manifest = Manifest(FORMAT, __version__, created, describe(files), version)
+        await asyncio.to_thread(_finish, draft, manifest, path, key)
     except OSError as error:
         raise BackupFailed(f"Cannot write {path}: {error}") from error
     finally:
         shutil.rmtree(draft)
-    return Backup(path, manifest)
+    return Backup(path, manifest, omitted)
 
 
 def _resolve_target(data_dir: Path, target: Path, name: str) -> Path:
@@ -86,48 +102,48 @@ def _create_draft(path: Path) -> Path:
     return draft
 
 
-def _copy_plain_files(data_dir: Path, files: Path) -> None:
-    """Copy keys before the databases, so that every key the databases use is included."""
+def _copy_plain_files(data_dir: Path, files: Path) -> tuple[str, ...]:
+    """Copy keys before the databases, so that every key the databases use is included.
+
+    Returns the names of files that are not part of a backup.
+    """
     files.mkdir(mode=0o700)
+    omitted = []
     for path in _plain_files(data_dir):
-        copy = files / path.relative_to(data_dir)
+        name = path.relative_to(data_dir).as_posix()
+        limit = max_member_bytes(name)
+        if limit is None or name == DUMP or path.is_symlink() or path.stat().st_size > limit:
+            omitted.append(name)
+            continue
+        copy = files / name
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy.touch(mode=PRIVATE_MODE)
         shutil.copyfile(path, copy)
-        copy.chmod(path.stat().st_mode & OWNER_PERMISSIONS)
+    return tuple(omitted)
 
 
-async def _copy_databases(data_dir: Path, files: Path, clock: Clock) -> None:
+async def _copy_databases(data_dir: Path, files: Path, clock: Clock) -> int:
+    """Copy one snapshot of each database; return the version of PostgreSQL's schema."""
     if (data_dir / STORE_FILE).exists():
+        (files / STORE_FILE).touch(mode=PRIVATE_MODE)
         await asyncio.to_thread(copy_store, data_dir / STORE_FILE, files / STORE_FILE)
-        (files / STORE_FILE).chmod(0o600)
-    if (data_dir / "postgres" / "cluster").exists():
-        await dump_postgres(data_dir, files / DUMP, clock)
-        (files / DUMP).chmod(0o600)
+    if not (data_dir / "postgres" / "cluster").exists():
+        return 0
+    async with open_postgres(data_dir, clock) as dsn:
+        return await copy_tables_out(dsn, files)
 
 
 def _plain_files(data_dir: Path) -> Iterator[Path]:
     for top in sorted(data_dir.iterdir()):
-        if top.name not in EXCLUDED_NAMES and not top.is_symlink():
-            paths = sorted(top.rglob("*")) if top.is_dir() else [top]
-            yield from (
-                path
-                for path in paths
-                if path.is_file() and not path.is_symlink() and path.suffix != DRAFT_SUFFIX
-            )
+        if top.name not in EXCLUDED_NAMES:
+            is_directory = top.is_dir() and not top.is_symlink()
+            paths = sorted(top.rglob("*")) if is_directory else [top]
+            yield from (path for path in paths if path.is_symlink() or not path.is_dir())
 
 
-def _finish(draft: Path, manifest: Manifest, path: Path) -> None:
+def _finish(draft: Path, manifest: Manifest, path: Path, key: Secret) -> None:
     """Write the archive in the draft directory and publish it under its name when complete."""
     archive = draft / path.name
-    write_archive(draft / "files", manifest, archive)
+    write_archive(draft / "files", manifest, archive, key)
     os.link(archive, path)  # unlike a rename, it never replaces an existing file
     sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Flush the directory's entries to disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,26 +1,33 @@
-"""Online copies of the store and of PostgreSQL, and the restore of PostgreSQL.
+"""The store's database: an online copy, and a check of a restored file."""
 
-SQLite's backup API copies one snapshot of the store while writers continue. `pg_dump`, from the
-same wheel as the server, does the same for PostgreSQL; it uses the running server or starts one.
-"""
-
-import asyncio
-from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
-from typing import Final
 
 import apsw
 
 from tally.backup.errors import BackupFailed
-from tally.embedded.postgres import find_postgres_binaries, open_postgres
-from tally.kit.clock import Clock
+from tally.store.sqlite.directory import DirectoryLease, check_directory
 from tally.store.sqlite.files import connect, to_store_error
-
-DUMP: Final = "postgres.dump"
 
 
 def copy_store(source: Path, target: Path) -> None:
-    """Copy one snapshot of the store's database into a single file and check its integrity."""
+    """Copy one snapshot of the store's database into a single file and check its integrity.
+
+    SQLite's backup API does this while writers continue.
+    """
+    lease = DirectoryLease(source.parent)
+    try:
+        check_directory(source, is_first=lease.is_first)
+        lease.share()
+        result = _copy(source, target)
+    finally:
+        lease.close()
+    if result != ("ok",):
+        reason = result[0] if result else "the integrity check returned no result"
+        raise BackupFailed(f"{source} is damaged and cannot be backed up: {reason}")
+
+
+def _copy(source: Path, target: Path) -> tuple[object, ...] | None:
+    """Copy the database and return the result of the copy's integrity check."""
     reader = connect(source)
     try:
         writer = apsw.Connection(str(target))
@@ -28,54 +35,27 @@ def copy_store(source: Path, target: Path) -> None:
             with writer.backup("main", reader, "main") as copy:
                 copy.step(-1)
             writer.execute("PRAGMA journal_mode = DELETE")
-            result = writer.execute("PRAGMA quick_check(1)").fetchone()
+            return writer.execute("PRAGMA quick_check(1)").fetchone()
         finally:
             writer.close()
     except apsw.Error as error:
         raise to_store_error(error, source, reader.system_errno) from error
     finally:
         reader.close()
-    if result != ("ok",):
-        reason = result[0] if result else "the integrity check returned no result"
-        raise BackupFailed(f"{source} is damaged and cannot be backed up: {reason}")
 
 
-async def dump_postgres(data_dir: Path, target: Path, clock: Clock) -> None:
-    """Dump one snapshot of the data directory's PostgreSQL."""
-    async with open_postgres(data_dir, clock) as dsn:
-        await _run(
-            "pg_dump", "--format=custom", "--no-password", f"--file={target}", f"--dbname={dsn}"
-        )
-
-
-async def load_postgres(data_dir: Path, source: Path, clock: Clock) -> None:
-    """Create a PostgreSQL in the data directory and load a dump in one transaction."""
-    async with open_postgres(data_dir, clock) as dsn:
-        await _run(
-            "pg_restore",
-            "--exit-on-error",
-            "--single-transaction",
-            "--no-password",
-            f"--dbname={dsn}",
-            str(source),
-        )
-
-
-async def _run(program: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's programs; kill it if this task is cancelled."""
-    process = await asyncio.create_subprocess_exec(
-        str(find_postgres_binaries() / program),
-        *arguments,
-        stdin=DEVNULL,
-        stdout=DEVNULL,
-        stderr=PIPE,
-        env={"LC_ALL": "C", "TZ": "UTC"},
-    )
+def check_store(path: Path) -> None:
+    """Refuse a database with triggers, views or virtual tables: the store creates none."""
     try:
-        _, errors = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode != 0:
-        raise BackupFailed(f"{program} failed: {errors.decode(errors='replace').strip()}")
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            foreign = connection.execute(
+                "SELECT name FROM sqlite_schema"
+                " WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
+            ).fetchall()
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise BackupFailed(f"{path.name} in the backup is not a database: {error}") from error
+    if foreign:
+        raise BackupFailed(f"{path.name} in the backup has objects that Tally does not create")

@@ -5,6 +5,7 @@
 command that could not start, for example because of an invalid setting or a port in use.
 """
 
+import os
 from typing import Annotated, Final
 
 import typer
@@ -21,12 +22,27 @@ COMMANDS: Final = (
     ),
     LazyCommand("serve", "tally.cli.serve:serve_backends", "Serve the backends in production."),
     LazyCommand("settings", "tally.cli.settings:show_settings", "Print the settings in effect."),
+    LazyCommand(
+        "operator",
+        "tally.cli.operator:operator_commands",
+        "Add, list and remove operators, and print what they changed.",
+    ),
+    LazyCommand(
+        "collect",
+        "tally.cli.collect:collect_commands",
+        "Register, show and remove the webhook subscription at Strava.",
+    ),
     LazyCommand("job", "tally.cli.jobs:job_commands", "List scheduled jobs, or run one now."),
     LazyCommand(
         "patterns", "tally.cli.schema:patterns", "Print the access patterns of the backends."
     ),
     LazyCommand(
         "schema", "tally.cli.schema:schema", "Lock, compare and create the tables of the store."
+    ),
+    LazyCommand(
+        "store",
+        "tally.cli.store:store_commands",
+        "Check the embedded database, and repair what only an operator may decide.",
     ),
     LazyCommand(
         "backup", "tally.cli.backup:backup", "Back up the data directory, also while Tally runs."
@@ -52,6 +68,7 @@ for _command in COMMANDS:
 
 def main() -> None:
     """Run the command line; the entry point of the `tally` program."""
+    os.umask(0o077)  # makes the files of libraries private too, such as console sessions
     cli()
 
 

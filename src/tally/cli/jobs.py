@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from tally.app import open_application
-from tally.cli.startup import AsJson, explained_errors, load_settings
+from tally.cli.startup import AsJson, explained_errors, load_settings, local_user
 from tally.kit.jobs import Job, JobOutcome, JobRun
 
 job_commands = typer.Typer(no_args_is_help=True)
@@ -41,7 +41,11 @@ def run_job(
 
     async def run() -> JobRun:
         async with open_application(load_settings()) as application:
-            return await application.job_runner().run(name)
+            async with application.operators.recording(local_user(), "job run", name) as change:
+                result = await application.job_runner().run(name)
+                if result.outcome is not JobOutcome.SUCCEEDED:
+                    change.error = f"job_{result.outcome}"
+            return result
 
     with explained_errors():
         result = asyncio.run(run())

@@ -10,7 +10,9 @@ import typer
 from tally.app import build_app, open_application
 from tally.cli.extras import explain_missing_extra
 from tally.cli.startup import Host, Port, explained_errors, load_settings
+from tally.instance.first_operator import ensure_first_operator, usage
 from tally.kit import logs
+from tally.kit.connection_table import HttpLimits
 from tally.kit.server import Server, listen, run_until_stopped, socket_url
 
 Backends = Annotated[
@@ -19,7 +21,7 @@ Backends = Annotated[
 WithConsole = Annotated[
     bool,
     typer.Option(
-        "--console", help="Serve the console at /console; its password: TALLY_CONSOLE_PASSWORD."
+        "--console", help="Serve the console at /console; operators sign in with their token."
     ),
 ]
 
@@ -36,21 +38,41 @@ def serve_backends(
 
         async def serve_until(stop: asyncio.Event) -> None:
             async with open_application(settings) as application:
+                token_file = await ensure_first_operator(application.operators, settings)
+
+                def announce() -> None:
+                    url = socket_url(listening)
+                    logs.logger().info("Listening", action="listening", url=url)
+                    if token_file is not None:
+                        typer.echo(f"To use the operator token: {usage(token_file, settings, url)}")
+
+                def drain() -> None:
+                    application.readiness.stop()
+                    logs.logger().info(
+                        "Shutdown started",
+                        action="shutdown_started",
+                        delay=settings.shutdown_delay,
+                        grace=settings.shutdown_grace,
+                    )
+
                 server = Server(
                     build_app(
                         application,
-                        build_extra=partial(build_console, application, None)
+                        build_extra=partial(build_console, application, None, None)
                         if build_console
                         else None,
                     ),
                     grace=settings.shutdown_grace,
+                    delay=settings.shutdown_delay,
+                    limits=HttpLimits.of(settings),
                     trusted_proxies=settings.trusted_proxies,
+                    allowed_hosts=settings.allowed_hosts,
                     owns_process=True,
-                    on_listening=lambda: logs.logger().info(
-                        "Listening", action="listening", url=socket_url(listening)
-                    ),
+                    on_listening=announce,
+                    on_draining=drain,
                     on_stopping=application.drain,
                 )
                 await server.serve_on(listening, stop)
+            logs.logger().info("Server stopped", action="server_stopped")
 
         run_until_stopped(serve_until)

@@ -5,6 +5,7 @@ The option types that several commands share are here too.
 
 import dataclasses
 import os
+import pwd
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,10 @@ from tally.cli.extras import MissingExtra
 from tally.errors import TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.clock import SystemClock
+from tally.kit.operators import Operator, Role
 from tally.kit.server import ListenError
 from tally.settings import Settings, SettingsError, read_settings, unknown_variables
-from tally.store.errors import StoreError
+from tally.store.errors import StoreError, TableNotFound
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; overrides TALLY_HOST.")]
 Port = Annotated[
@@ -68,12 +70,24 @@ def explained_errors() -> Iterator[None]:
     except BackupFailed as error:
         _exit(error.message, code=1)
     except Unavailable as error:
-        cause = error.__cause__  # only system errors: others may quote a URL with its password
+        cause = error.__cause__  # only these: others may quote a URL with its password
+        if isinstance(cause, TableNotFound):
+            _exit(f'A table does not exist; run "tally schema create" ({cause})')
         _exit(f"{error.message}: {cause}" if isinstance(cause, OSError) else error.message)
     except TallyError as error:
         _exit(error.message)
     except StoreError as error:
         _exit(f"Store error: {error}")
+
+
+def local_user() -> Operator:
+    """Return whom the audit trail names for a command: the user of the operating system."""
+    user_id = os.getuid()
+    try:
+        name = pwd.getpwuid(user_id).pw_name
+    except KeyError:  # a container may run as a user without an entry
+        name = str(user_id)
+    return Operator(f"cli:{name}", Role.OPERATOR)
 
 
 def _exit(*messages: str, code: int = 2) -> NoReturn:

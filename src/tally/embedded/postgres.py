@@ -32,6 +32,7 @@ from tally.embedded.stale_pid_file import remove_stale_pid_file
 from tally.embedded.supervisor import ServerProgram, Supervisor, spawn
 from tally.kit import logs
 from tally.kit.clock import Clock
+from tally.kit.durable_directory import sync_directory
 
 _log = logs.logger()
 
@@ -40,7 +41,7 @@ READY_LINE: Final = b"database system is ready to accept connections"
 CONNECT_TIMEOUT_SECONDS: Final = 2.0
 SETTINGS: Final = {
     "listen_addresses": "",
-    "unix_socket_permissions": "0700",
+    "unix_socket_permissions": "0600",
     "max_connections": "100",
     "wal_level": "minimal",
     "max_wal_senders": "0",
@@ -164,6 +165,7 @@ class PostgresCluster:
                 f"PostgreSQL initialization in {self.directory} failed: {output}"
             )
         draft.rename(self.files)
+        sync_directory(self.directory)
         return identity
 
     def change_owner_to_nobody(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tally.errors import Unavailable
+from tally.kit.durable_directory import create_directory
 
 # The limit of a Unix socket address without its terminating zero: 107 bytes on Linux, 103 on macOS.
 MAX_SOCKET_PATH_BYTES: Final = 103
@@ -32,7 +33,7 @@ def find_in_wheel(package: str, pattern: str) -> list[Path]:
 def private_directory(path: Path) -> Path:
     """Create the directory if needed, accessible to its owner only, and return its real path."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create_directory(path, 0o700)
         path.chmod(0o700)
     except OSError as error:
         raise EmbeddedServerError(f"Cannot create {path}: {error.strerror}") from error

@@ -29,7 +29,7 @@ READY_LINE: Final = b"Ready to accept connections"
 PING_TIMEOUT_SECONDS: Final = 2.0
 SETTINGS: Final = {
     "port": "0",
-    "unixsocketperm": "700",
+    "unixsocketperm": "600",
     "save": "",
     "appendonly": "no",
     "maxmemory-policy": "noeviction",

@@ -10,7 +10,9 @@ fields derive from `StrictStruct`.
 
 import re
 import zlib
+from collections.abc import Collection
 from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -64,6 +66,21 @@ async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES, gzip: bool
     return _decompress(body, limit) if encoding == b"gzip" else body
 
 
+async def read_file(request: Request, media_types: Collection[str], *, limit: int) -> bytes:
+    """Return a body that is a file, as it is; a request without a content type is accepted."""
+    headers = dict(request.scope["headers"])
+    content_type = headers.get(b"content-type", b"").decode("latin-1")
+    if content_type and content_type.partition(";")[0].strip().lower() not in media_types:
+        raise UnsupportedMedia(
+            f"The content type must be {', '.join(media_types)}, not {content_type[:100]};"
+            " send the file itself as the body",
+            field="Content-Type",
+        )
+    if headers.get(b"content-encoding", b"").lower() not in IDENTITY_ENCODINGS:
+        raise UnsupportedMedia("The content encoding must be none", field="Content-Encoding")
+    return await _read(request.receive, headers.get(b"content-length", b""), limit)
+
+
 def decode_json(body: bytes, kind: type[T]) -> T:
     """Return `body` decoded as `kind`, or raise Invalid.
 
@@ -82,7 +99,10 @@ def decode_json(body: bytes, kind: type[T]) -> T:
 def read_query(request: Request, kind: type[T]) -> T:
     """Return the query string decoded as `kind`; repeated and unknown parameters are invalid."""
     parameters: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
+    # Most requests have no query string, and parsing an empty one is not free.
+    query_string = request.scope["query_string"].decode("latin-1")
+    pairs = parse_qsl(query_string, keep_blank_values=True) if query_string else ()
+    for name, value in pairs:
         if name in parameters:
             raise Invalid(f"{name} must be given only once", code="invalid_field", field=name)
         parameters[name] = value

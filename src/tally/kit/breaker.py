@@ -44,7 +44,12 @@ class Breaker:
         self.name = name
         self.state = BreakerState.CLOSED
         self._clock = clock
-        self._metrics = metrics
+        self._state_metric = metrics.breaker_state.labels(name)
+        # Label lookups are cached: a request makes several calls.
+        self._succeeded, self._failed, self._rejected = (
+            metrics.breaker_calls.labels(name, outcome)
+            for outcome in ("succeeded", "failed", "rejected")
+        )
         self._failure_threshold = failures
         self._open_seconds = open_seconds
         self._is_failure = is_failure
@@ -79,7 +84,7 @@ class Breaker:
         if self.state is BreakerState.CLOSED:
             return False
         if self.state is BreakerState.OPEN or self._is_probing:
-            self._metrics.breaker_calls.labels(self.name, "rejected").inc()
+            self._rejected.inc()
             raise Unavailable(
                 f"{self.name} is unavailable: its circuit breaker is open",
                 retry_after=max(wait, 1.0),
@@ -88,8 +93,7 @@ class Breaker:
         return True
 
     def _record(self, *, has_failed: bool, is_probe: bool) -> None:
-        outcome = "failed" if has_failed else "succeeded"
-        self._metrics.breaker_calls.labels(self.name, outcome).inc()
+        (self._failed if has_failed else self._succeeded).inc()
         if is_probe:
             self._is_probing = False
         elif self.state is not BreakerState.CLOSED:
@@ -102,15 +106,13 @@ class Breaker:
             self._transition(BreakerState.CLOSED)
 
     def _transition(self, state: BreakerState) -> None:
-        _log.warning(
-            "Circuit breaker changed state",
-            action="breaker_changed",
-            breaker=self.name,
-            previous=self.state.name,
-            state=state.name,
-        )
+        # Not the probes of a long outage, which change the state every few seconds.
+        if state is BreakerState.CLOSED:
+            _log.info("Circuit breaker closed", action="breaker_closed", breaker=self.name)
+        elif self.state is BreakerState.CLOSED:
+            _log.warning("Circuit breaker opened", action="breaker_opened", breaker=self.name)
         self.state = state
         self._export_state()
 
     def _export_state(self) -> None:
-        self._metrics.breaker_state.labels(self.name).set(self.state.value)
+        self._state_metric.set(self.state.value)

@@ -10,7 +10,9 @@
 
 One poll a second covers all objects watched in this process, however many clients watch them:
 `versions` returns the versions of all keys in one call, and only objects with a higher version are
-read. `on_change` receives the previous and the current state.
+read. `on_change` receives the previous and the current state. With `on_removed`, an object that
+`versions` no longer returns is read, and reported if it does not exist: at each poll, until the
+last watcher leaves.
 """
 
 import asyncio
@@ -52,6 +54,7 @@ class ChangePoller(Generic[K, V]):
         read: Callable[[K], Awaitable[V | None]],
         version: Callable[[V], int],
         on_change: Callable[[K, V, V], None],
+        on_removed: Callable[[K], None] | None = None,
         interval: float = POLL_SECONDS,
     ) -> None:
         self._clock = clock
@@ -59,6 +62,7 @@ class ChangePoller(Generic[K, V]):
         self.read = read
         self._version = version
         self._on_change = on_change
+        self._on_removed = on_removed
         self._interval = interval
         self._watched: dict[K, _Watched[V]] = {}
         self._has_watchers = asyncio.Event()
@@ -105,15 +109,23 @@ class ChangePoller(Generic[K, V]):
         while True:
             await self._has_watchers.wait()
             await self._clock.sleep(self._interval)
+            keys = list(self._watched)
             try:
-                found = await self._versions(list(self._watched)) if self._watched else {}
+                found = await self._versions(keys) if keys else {}
             except Exception as error:  # noqa: BLE001  (the next poll may succeed)
                 _log.warning("Polling for changes failed", action="poll_failed", error=error)
                 continue
-            for key, version in found.items():
-                watched = self._watched.get(key)
-                if watched is not None and version > self._version(watched.state):
+            for key in keys:
+                if self._may_have_changed(key, found.get(key)):
                     self.refresh(key)
+
+    def _may_have_changed(self, key: K, version: int | None) -> bool:
+        watched = self._watched.get(key)
+        if watched is None:
+            return False
+        if version is None:
+            return self._on_removed is not None
+        return version > self._version(watched.state)
 
     async def _read(self, key: K, watched: _Watched[V]) -> None:
         try:
@@ -121,7 +133,10 @@ class ChangePoller(Generic[K, V]):
             while watched.is_stale:
                 watched.is_stale = False
                 state = await self.read(key)
-                if state is not None and self._version(state) > self._version(watched.state):
+                if state is None:
+                    if self._on_removed is not None:
+                        self._on_removed(key)
+                elif self._version(state) > self._version(watched.state):
                     previous, watched.state = watched.state, state
                     self._on_change(key, previous, state)
         except Exception as error:  # noqa: BLE001  (the next poll finds the change again)

@@ -1,261 +1,122 @@
-"""Renders an OpenAPI document as the self-contained HTML page at /docs.
+"""Serves the documentation pages: an explorer of the API, and the meaning of every error code.
 
-`render_docs` is a pure function. The page needs no script and no network access, and all text from
-the document is escaped.
+The explorer is Swagger UI. Its files come from the package `offapi`; the pages work without network
+access and load nothing from other servers. Links to assets contain a hash of the content, so that
+browsers can cache them for a year.
 """
 
-import json
-import shlex
-from collections.abc import Mapping
+import hashlib
+import re
+from functools import cache
 from html import escape
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
 
-STYLE = """
-:root { color-scheme: light dark; --line: #d9dee5; --soft: #f4f6f9; --text: #1c2530; --quiet:
-  #566375; --page: #fff;
-  --get: #0b6bcb; --post: #1a7f4b; --put: #9a5b00; --patch: #9a5b00; --delete: #c2313a; }
-@media (prefers-color-scheme: dark) { :root { --line: #303a47; --soft: #1b222c; --text: #e4e9f0;
-  --quiet: #9aa7b8;
-  --page: #12171e; --get: #63aefc; --post: #4fc98a; --put: #e3a548; --patch: #e3a548; --delete:
-  #f5818a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 62rem; padding: 2.5rem 1.5rem 6rem; background: var(--page);
-  color: var(--text);
-  font: 16px/1.55 system-ui, sans-serif; }
-h1 { margin: 0 0 .25rem; font-size: 2rem; } h2 { margin: 3rem 0 .25rem; } h3 { margin: 1.5rem 0
-  .5rem; font-size: 1rem; }
-p { margin: .25rem 0 .75rem; } .quiet { color: var(--quiet); } a { color: var(--get); }
-nav a { margin-right: 1rem; } code, pre { font: .875rem/1.5 ui-monospace, monospace; }
-pre { margin: .5rem 0; padding: .75rem 1rem; overflow-x: auto; background: var(--soft); border: 1px
-  solid var(--line);
-  border-radius: .4rem; }
-details { margin: .6rem 0; border: 1px solid var(--line); border-radius: .5rem; }
-summary { display: flex; gap: .9rem; align-items: baseline; padding: .65rem 1rem; cursor: pointer;
-  list-style: none; }
-summary:hover, details[open] > summary { background: var(--soft); } details > div { padding: .25rem
-  1.25rem 1rem; }
-.method { min-width: 4.2rem; font: 700 .8rem ui-monospace, monospace; text-transform: uppercase; }
-.get { color: var(--get); } .post { color: var(--post); } .put { color: var(--put); } .patch {
-  color: var(--patch); }
-.delete { color: var(--delete); } .path { font-weight: 600; } summary .quiet { margin-left: auto;
-  text-align: right; }
-table { width: 100%; border-collapse: collapse; } td, th { padding: .35rem .75rem .35rem 0;
-  text-align: left;
-  vertical-align: top; border-bottom: 1px solid var(--line); } th { color: var(--quiet);
-  font-weight: 500; }
-"""
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
 
-CONSTRAINTS = frozenset(
-    {
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "minItems",
-        "maxItems",
-    }
+from tally.error_codes import ERROR_CODES, ErrorCode
+from tally.errors import NotFound
+from tally.kit.endpoints import Endpoint
+from tally.kit.http import ERRORS_PAGE
+
+ASSET_HEADERS: Final = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "X-Content-Type-Options": "nosniff",
+}
+# Swagger UI sets style attributes, and its style sheet contains images.
+PAGE_HEADERS: Final = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self';"
+    " style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+HEAD: Final = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    '<link rel="icon" href="data:,">'
 )
 
-Json = Mapping[str, Any]
 
-
-class Html(str):
-    """Text that is already HTML; `element` escapes all other text."""
-
-    __slots__ = ()
-
-
-def element(name: str, *children: str, **attributes: str) -> Html:
-    rendered = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
-    inner = "".join(child if isinstance(child, Html) else escape(child) for child in children)
-    return Html(f"<{name}{rendered}>{inner}</{name}>")
-
-
-def render_docs(document: Json) -> str:
-    """Return the complete page."""
-    info = document["info"]
-    tags = [tag for tag in document["tags"] if _operations(document, tag["name"])]
-    links = [element("a", tag["name"], href=f"#{tag['name']}") for tag in tags]
-    head = Html(
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"{element('title', info['title'])}<style>{STYLE}</style></head>"
-    )
-    body = element(
-        "body",
-        element("h1", info["title"]),
-        element(
-            "p",
-            f"Version {info['version']} · ",
-            element("a", "openapi.json", href="openapi.json"),
-            class_="quiet",
-        ),
-        element("p", info["description"]),
-        element(
-            "p",
-            "In the examples, ",
-            element("code", "$TALLY"),
-            " is the address of this server.",
-            class_="quiet",
-        ),
-        element("nav", *links),
-        *(_section(document, tag) for tag in tags),
-        _schemas(document),
-    )
-    return f"{head}{body}</html>"
-
-
-def _operations(document: Json, tag: str) -> list[tuple[str, str, Json]]:
-    return [
-        (path, method, operation)
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-        if tag in operation["tags"]
-    ]
-
-
-def _section(document: Json, tag: Json) -> Html:
-    operations = [_operation(*entry) for entry in _operations(document, tag["name"])]
-    return element(
-        "section",
-        element("h2", tag["name"], id=tag["name"]),
-        element("p", tag["description"]),
-        *operations,
+def docs_endpoints() -> tuple[Endpoint, ...]:
+    return (
+        Endpoint("GET", "/docs", show_explorer, "Explore the API", is_documented=False),
+        Endpoint("GET", ERRORS_PAGE, show_error_codes, "Explain error codes", is_documented=False),
+        Endpoint("GET", "/docs/assets/{name}", get_asset, "Get an asset", is_documented=False),
     )
 
 
-def _operation(path: str, method: str, operation: Json) -> Html:
-    security = ", ".join(name for entry in operation.get("security", ()) for name in entry)
-    parts = [element("p", operation["description"])] if "description" in operation else []
-    if security:
-        parts.append(element("p", "Requires ", element("code", security), class_="quiet"))
-    parts += [
-        _parameters(operation["parameters"]),
-        _request(operation),
-        *_responses(operation["responses"]),
-    ]
-    parts += [element("h3", "Try it"), element("pre", _curl(path, method, operation))]
-    summary = element(
-        "summary",
-        element("span", method, class_=f"method {method}"),
-        element("code", path, class_="path"),
-        element("span", operation["summary"], class_="quiet"),
+async def show_explorer(_: Request) -> Response:
+    return HTMLResponse(_explorer(), headers=PAGE_HEADERS)
+
+
+async def show_error_codes(_: Request) -> Response:
+    return HTMLResponse(_error_codes(), headers=PAGE_HEADERS)
+
+
+async def get_asset(request: Request) -> Response:
+    file = _asset_files().get(request.path_params["name"])
+    if file is None:
+        raise NotFound("No such asset")
+    return FileResponse(file, headers=ASSET_HEADERS)
+
+
+@cache
+def _asset_files() -> dict[str, Path]:
+    """Return the assets; `offapi` is not imported because that reads three explorers."""
+    package = find_spec("offapi")
+    if package is None or package.origin is None:
+        raise RuntimeError("The package offapi is not installed")
+    wheel, own = Path(package.origin).parent, Path(__file__).parent / "docs_assets"
+    return {
+        "swagger-ui.js": wheel / "swagger_bundle.js",
+        "swagger-ui.css": wheel / "swagger_style.css",
+        "explorer.js": own / "explorer.js",
+        "errors.css": own / "errors.css",
+    }
+
+
+def _asset(name: str) -> str:
+    digest = hashlib.sha256(_asset_files()[name].read_bytes()).hexdigest()
+    return f"/docs/assets/{name}?v={digest[:12]}"
+
+
+@cache
+def _explorer() -> str:
+    return (
+        f"{HEAD}<title>Tally API</title>"
+        f'<link rel="stylesheet" href="{_asset("swagger-ui.css")}"></head>'
+        '<body><div id="explorer"></div>'
+        f'<script src="{_asset("swagger-ui.js")}"></script>'
+        f'<script src="{_asset("explorer.js")}"></script></body></html>'
     )
-    return element("details", summary, element("div", *parts), id=operation["operationId"])
 
 
-def _parameters(parameters: list[Json]) -> Html:
-    if not parameters:
-        return Html("")
-    rows = [
-        element(
-            "tr",
-            element("td", element("code", entry["name"])),
-            element("td", entry["in"]),
-            element("td", _type(entry["schema"])),
-            element("td", "required" if entry["required"] else ""),
-        )
-        for entry in parameters
-    ]
-    return element("div", element("h3", "Parameters"), element("table", *rows))
+@cache
+def _error_codes() -> str:
+    entries = sorted(ERROR_CODES.values(), key=lambda entry: (entry.status, entry.code))
+    return (
+        f"{HEAD}<title>Error codes of Tally</title>"
+        f'<link rel="stylesheet" href="{_asset("errors.css")}"></head>'
+        '<body><a href="/docs">API explorer</a><h1>Error codes</h1>'
+        "<p>Every error is <code>application/problem+json</code> (RFC 9457), and its"
+        " <code>type</code> links to an entry of this page.</p>"
+        f"{''.join(map(_error_code, entries))}</body></html>"
+    )
 
 
-def _request(operation: Json) -> Html:
-    if "requestBody" not in operation:
-        return Html("")
-    [(media_type, content)] = operation["requestBody"]["content"].items()
-    return element("div", element("h3", "Body"), _body(media_type, content))
+def _error_code(entry: ErrorCode) -> str:
+    return (
+        f'<section id="{entry.code}"><h2><a href="#{entry.code}"><code>{entry.code}</code></a></h2>'
+        f"<p><strong>{entry.status} {_prose(entry.title)}.</strong> {_prose(entry.meaning)}</p>"
+        f"<p>{_prose(entry.action)}</p></section>"
+    )
 
 
-def _responses(responses: Json) -> list[Html]:
-    return [
-        element(
-            "div",
-            element("h3", f"{status} {response['description']}"),
-            *(
-                _body(media_type, content, in_one_line=status >= "400")
-                for media_type, content in response.get("content", {}).items()
-            ),
-        )
-        for status, response in responses.items()
-    ]
-
-
-def _body(media_type: str, content: Json, in_one_line: bool = False) -> Html:
-    examples = [entry["value"] for entry in content.get("examples", {}).values()]
-    examples += [content["example"]] if "example" in content else []
-    about = element("p", element("code", media_type), " ", _type(content["schema"]), class_="quiet")
-    texts = [
-        json.dumps(example, ensure_ascii=False) if in_one_line else _text(example)
-        for example in examples
-    ]
-    return element("div", about, *(element("pre", text) for text in texts))
-
-
-def _schemas(document: Json) -> Html:
-    schemas = [
-        element(
-            "details",
-            element("summary", element("code", name, class_="path")),
-            element(
-                "div",
-                *([element("p", schema["description"])] if "description" in schema else []),
-                _fields(schema),
-            ),
-            id=f"schema-{name}",
-        )
-        for name, schema in document["components"]["schemas"].items()
-    ]
-    return element("section", element("h2", "Schemas"), *schemas) if schemas else Html("")
-
-
-def _fields(schema: Json) -> Html:
-    if "properties" not in schema:
-        return element("pre", _text(schema))
-    required = schema.get("required", ())
-    rows = [
-        element(
-            "tr",
-            element("td", element("code", name)),
-            element("td", _type(field)),
-            element("td", "required" if name in required else ""),
-            element("td", field.get("description", "")),
-        )
-        for name, field in schema["properties"].items()
-    ]
-    return element("table", *rows)
-
-
-def _type(schema: Json) -> Html:
-    """Describe a schema in a few words; a struct is a link to its table."""
-    if "$ref" in schema:
-        name = schema["$ref"].rsplit("/", 1)[-1]
-        return element("a", name, href=f"#schema-{name}")
-    if "anyOf" in schema:
-        return Html(" or ".join(_type(choice) for choice in schema["anyOf"]))
-    if "enum" in schema:
-        return element("span", " or ".join(json.dumps(value) for value in schema["enum"]))
-    if schema.get("type") == "array" and "items" in schema:
-        return Html(f"list of {_type(schema['items'])}")
-    limits = [f"{key} {value}" for key, value in schema.items() if key in CONSTRAINTS]
-    return element("span", ", ".join([schema.get("type", "anything"), *limits]))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _curl(path: str, method: str, operation: Json) -> str:
-    words = ["curl"] if method == "get" else ["curl", "-X", method.upper()]
-    words.append(f'"$TALLY{path}"')
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    if "example" in content:
-        words += [
-            "-H",
-            "'content-type: application/json'",
-            "-d",
-            shlex.quote(json.dumps(content["example"])),
-        ]
-    return " ".join(words)
+def _prose(text: str) -> str:
+    """Return text as HTML; words in backquotes become code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -2,8 +2,9 @@
 
     return EventStream(hub, f"match:{match_id}", request, snapshot=current_display)
 
-A disconnected client is detected immediately. The hub drops a connected client that does not read,
-and its connection is aborted to free its buffers.
+The stream ends with the session of its client (`end`). A disconnected client is detected
+immediately. The hub drops a connected client that does not read, and its connection is aborted to
+free its buffers.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ Snapshot: TypeAlias = Callable[[], Awaitable[tuple[str, object]]]
 
 # The scope extension of `tally.kit.server` that aborts the connection.
 ABORT: Final = "tally.abort"
+# The last event of a stream whose session has ended: the client must sign in again.
+SESSION_ENDED: Final = encode_event("session_ended", {})
 HEADERS: Final = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -44,6 +47,12 @@ class EventStream:
         self._topic = topic
         self._last_event_id = request.headers.get("last-event-id")
         self._snapshot = snapshot
+        self._subscription: StreamSubscription | None = None
+
+    def end(self) -> None:
+        """End the stream with `SESSION_ENDED`; a second call aborts a client that does not read."""
+        if self._subscription is not None:
+            self._subscription.end_or_abort(SESSION_ENDED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._while_open:
@@ -52,6 +61,7 @@ class EventStream:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Subscribing before taking the snapshot leaves no gap between the two.
         subscription = self._hub.subscribe(self._topic, self._last_event_id)
+        self._subscription = subscription
         try:
             initial = await self._initial(subscription)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})

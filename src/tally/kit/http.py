@@ -3,8 +3,8 @@
 `RequestContextMiddleware` is the outermost layer. It takes the client's X-Request-Id or generates
 one, adds it to the response, and records the request under its route template. `ErrorMiddleware`
 wraps each backend and turns exceptions into responses: domain errors by the table `STATUS`, unknown
-paths and methods, and a 500 without details for anything unexpected. The `ErrorFormat` of a backend
-defines the body.
+paths and methods, and a 500 without details for anything unexpected. Every error of every backend
+is an `application/problem+json` (RFC 9457).
 
 Both are plain ASGI: they create no task and no queue per request.
 """
@@ -13,20 +13,23 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from http import HTTPStatus
+from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tally import errors
+from tally.error_codes import ERROR_CODES
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.metrics import Metrics
+from tally.kit.rate_limits import SCOPE_KEY, RateLimitExceeded, record_rate_limit
+from tally.kit.route_table import PathMethods
 
 STATUS: Final[Mapping[type[errors.TallyError], int]] = {
     errors.Invalid: 400,
@@ -36,14 +39,22 @@ STATUS: Final[Mapping[type[errors.TallyError], int]] = {
     errors.Conflict: 409,
     errors.TooLarge: 413,
     errors.UnsupportedMedia: 415,
+    errors.Misdirected: 421,
     errors.RateLimited: 429,
     errors.Unavailable: 503,
 }
 # Error codes for the router's own responses.
 CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
 NO_ROUTE: Final = "No route matches this path"
+PROBLEM_JSON: Final = "application/problem+json"
+ERRORS_PAGE: Final = "/docs/errors"
+# Retry-After of a 503 whose cause gives no time.
+DEFAULT_RETRY_SECONDS: Final = 5.0
 # The client disconnected before the response; the status that proxies log for it.
 CLIENT_CLOSED_REQUEST: Final = 499
+
+# Responses with credentials or personal data must not be cached.
+NO_STORE: Final = {"Cache-Control": "no-store"}
 
 _valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _log = logs.logger()
@@ -58,87 +69,53 @@ class Json(Response):
         return msgspec.json.encode(content)
 
 
-class ErrorBody(Protocol):
-    """A msgspec struct used as an error body."""
+class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An error (RFC 9457). `type` links to the documentation of `code`.
 
-    @classmethod
-    def of(cls, code: str, message: str, details: Mapping[str, object]) -> Any: ...
+    `field` names the invalid field or header. Some errors have further members, such as `limit`.
+    """
 
-
-class FlatError(msgspec.Struct, frozen=True):
-    """`{"error": "CODE", "message": "…"}`."""
-
-    error: str
-    message: str
-
-    @classmethod
-    def of(cls, code: str, message: str, details: Mapping[str, object]) -> "FlatError":  # noqa: ARG003
-        return cls(code, message)
-
-
-class CodeAndMessage(msgspec.Struct, frozen=True):
+    type: str
+    title: str
+    status: int
+    detail: str
     code: str
-    message: str
-
-
-class NestedError(msgspec.Struct, frozen=True):
-    """`{"error": {"code": "…", "message": "…"}}`."""
-
-    error: CodeAndMessage
-
-    @classmethod
-    def of(cls, code: str, message: str, details: Mapping[str, object]) -> "NestedError":  # noqa: ARG003
-        return cls(CodeAndMessage(code, message))
-
-
-class CodeMessageDetails(msgspec.Struct, frozen=True):
-    code: str
-    message: str
-    details: dict[str, Any]
-
-
-class EnvelopeError(msgspec.Struct, frozen=True):
-    """`{"success": false, "error": {"code": "…", "message": "…", "details": {…}}}`."""
-
-    success: bool
-    error: CodeMessageDetails
-
-    @classmethod
-    def of(cls, code: str, message: str, details: Mapping[str, object]) -> "EnvelopeError":
-        return cls(success=False, error=CodeMessageDetails(code, message, dict(details)))
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorFormat:
-    """The error format of a backend: the body's struct, and codes that differ from the default."""
-
-    shape: type[ErrorBody] = NestedError
-    codes: Mapping[str, str] = field(default_factory=dict)
-    upper_case: bool = False
-    challenge: str = "Bearer"
-
-    def body(self, problem: "Problem") -> Any:
-        code = self.codes.get(problem.code) or (
-            problem.code.upper() if self.upper_case else problem.code
-        )
-        return self.shape.of(code, problem.message, problem.details)
-
-    def response(self, problem: "Problem") -> Response:
-        headers = dict(problem.headers)
-        if problem.status == 401:
-            headers["WWW-Authenticate"] = self.challenge
-        return Json(self.body(problem), problem.status, headers)
+    field: str | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error response before an `ErrorFormat` renders it."""
+    """An error response before it is rendered."""
 
     status: int
     code: str
     message: str
     details: Mapping[str, object] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self, request_id: str | None) -> ProblemBody | dict[str, Any]:
+        """Return the body: a struct, or a mapping if the error has further members."""
+        known = ERROR_CODES.get(self.code)
+        further = {name: value for name, value in self.details.items() if name != "field"}
+        body = ProblemBody(
+            type=f"{ERRORS_PAGE}#{self.code}",
+            title=HTTPStatus(self.status).phrase if known is None else known.title,
+            status=self.status,
+            detail=self.message,
+            code=self.code,
+            field=self.details.get("field"),  # type: ignore[arg-type]
+            request_id=request_id,
+        )
+        return {**further, **msgspec.to_builtins(body)} if further else body
+
+    def response(self) -> Response:
+        """Return the response, with the ID of the current request."""
+        content = msgspec.json.encode(self.body(logs.current_context().request_id))
+        headers = dict(self.headers)
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return Response(content, self.status, headers, PROBLEM_JSON)
 
 
 UNEXPECTED: Final = Problem(
@@ -157,17 +134,18 @@ def to_problem(error: Exception) -> Problem | None:
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
         return None
-    wait = getattr(error, "retry_after", None)
-    headers = {} if wait is None else {"Retry-After": str(max(1, math.ceil(wait)))}
+    headers = {}
+    if isinstance(error, errors.RateLimited | errors.Unavailable):
+        wait = DEFAULT_RETRY_SECONDS if error.retry_after is None else error.retry_after
+        headers["Retry-After"] = str(max(1, math.ceil(wait)))
     return Problem(status, error.code, error.message, error.details, headers)
 
 
 class ErrorMiddleware:
     """Wraps a backend: adds its name to log lines and turns exceptions into responses."""
 
-    def __init__(self, app: ASGIApp, error_format: ErrorFormat, service: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, service: str | None = None) -> None:
         self._app = app
-        self._error_format = error_format
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -180,7 +158,11 @@ class ErrorMiddleware:
 
         async def tracking_send(message: Message) -> None:
             nonlocal has_started
-            has_started = True
+            if not has_started:
+                has_started = True
+                rate_limit = scope.get(SCOPE_KEY)
+                if rate_limit is not None:
+                    message["headers"] = [*message.get("headers", ()), *rate_limit.headers()]
             await send(message)
 
         try:
@@ -190,15 +172,17 @@ class ErrorMiddleware:
         except Exception as error:
             if has_started:
                 raise  # the server aborts the connection, so that a partial response is detectable
-            await self._respond(error, scope, receive, send)
+            await self._respond(error, scope, receive, tracking_send)
 
     async def _respond(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+        if isinstance(error, RateLimitExceeded):
+            record_rate_limit(scope, error.status)
         problem = to_problem(error)
         if problem is None:
             problem = UNEXPECTED
             where = {"method": scope["method"], "path": scope["path"]}
             _log.error("Unexpected error", action="unexpected_error", exc_info=error, **where)
-        await self._error_format.response(problem)(scope, receive, send)
+        await problem.response()(scope, receive, send)
 
 
 class RequestContextMiddleware:
@@ -255,12 +239,8 @@ def route_template(scope: Scope) -> str:
 
     Returns `unmatched` if no route matched.
     """
-    route = scope.get("route")
-    return (
-        f"{scope.get('root_path', '')}{route.path_format}"
-        if isinstance(route, Route)
-        else "unmatched"
-    )
+    endpoint = scope.get("endpoint")
+    return endpoint.template if isinstance(endpoint, PathMethods) else "unmatched"
 
 
 def _ids(headers: list[tuple[bytes, bytes]]) -> tuple[str, str]:

@@ -65,13 +65,13 @@ class StreamSubscription:
         self._chunks: deque[bytes] = deque([replay] if replay else [])
         self._size = 0
         self._ready = asyncio.Event()
-        self._has_ended = False
+        self.has_ended = False
 
     def put(self, chunk: bytes) -> bool:
         """Queue `chunk`, or drop the client and return False if its queue is full."""
         if len(self._chunks) >= self._capacity or self._size >= MAX_QUEUED_BYTES:
             self._chunks.clear()
-            self._has_ended = True
+            self.has_ended = True
             self._ready.set()
             self.on_dropped()
             return False
@@ -83,12 +83,19 @@ class StreamSubscription:
     def end(self, final_chunk: bytes) -> None:
         """End the stream after the queued chunks and `final_chunk`."""
         self._chunks.append(final_chunk)
-        self._has_ended = True
+        self.has_ended = True
         self._ready.set()
+
+    def end_or_abort(self, final_chunk: bytes) -> None:
+        """End the stream; the second call aborts the connection of a client that does not read."""
+        if self.has_ended:
+            self.on_dropped()
+        else:
+            self.end(final_chunk)
 
     async def next(self) -> bytes:
         """Return all queued chunks as one; empty at the end of the stream."""
-        while not self._chunks and not self._has_ended:
+        while not self._chunks and not self.has_ended:
             self._ready.clear()
             await self._ready.wait()
         chunk = b"".join(self._chunks)
@@ -185,6 +192,10 @@ class Hub:
         """Return whether the topic has subscribers or recently had some that may reconnect."""
         return topic in self._topics
 
+    def subscriber_count(self, topic: str) -> int:
+        state = self._topics.get(topic)
+        return 0 if state is None else len(state.subscriptions)
+
     def subscribe(self, topic: str, last_event_id: str | None = None) -> StreamSubscription:
         """Subscribe, and queue the messages after `last_event_id` if they are available."""
         if self._is_closed:
@@ -207,6 +218,13 @@ class Hub:
         state = self._topics.get(topic)
         if state is not None and subscription in state.subscriptions:
             self._remove(state, subscription)
+
+    def end(self, topic: str, event: str, content: object) -> None:
+        """End all streams of a topic with an event; a second call aborts those that do not read."""
+        state = self._topics.get(topic)
+        final_chunk = encode_event(event, content)
+        for subscription in () if state is None else tuple(state.subscriptions):
+            subscription.end_or_abort(final_chunk)
 
     def close(self) -> None:
         """Send every client its own random reconnection delay, and end its stream."""

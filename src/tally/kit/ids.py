@@ -5,9 +5,9 @@ which sorts like the encoded value. IDs of one `SortableIds` strictly increase, 
 millisecond and when the system clock goes back.
 """
 
+import os
 import secrets
 import threading
-import uuid
 from collections.abc import Callable
 from typing import Final
 
@@ -17,10 +17,27 @@ ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH: Final = 26
 RANDOM_BITS: Final = 80
 
+POOL_SIZE: Final = 256
+
+# Unused random numbers; a forked process must not use the same.
+_random_digits: list[str] = []
+os.register_at_fork(after_in_child=_random_digits.clear)
+
 
 def new_uuid() -> str:
-    """Return a random UUID (version 4) as text."""
-    return str(uuid.uuid4())
+    """Return a random UUID (version 4) as text.
+
+    Every request needs one. `uuid4` releases the GIL to read 16 random bytes, and a request then
+    waits until the writer thread returns it.
+    """
+    try:
+        digits = _random_digits.pop()
+    except IndexError:
+        block = os.urandom(16 * POOL_SIZE).hex()
+        _random_digits.extend(block[at : at + 32] for at in range(32, len(block), 32))
+        digits = block[:32]
+    variant = "89ab"[int(digits[16], 16) % 4]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 class SortableIds:

@@ -12,7 +12,7 @@ uvicorn's, write through this module.
 import logging
 import sys
 import traceback
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TextIO, cast
@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO, cast
 import msgspec
 import structlog
 from msgspec.structs import replace
-from structlog.typing import FilteringBoundLogger, Processor, WrappedLogger
+from structlog.typing import FilteringBoundLogger, WrappedLogger
 
 from tally.kit.clock import Clock
 from tally.kit.masking import mask, mask_text
@@ -77,20 +77,59 @@ def configure(
     """Write all logs of this process to `stream` (standard error) in the configured format."""
     stream = stream or sys.stderr
     as_text = settings.log_format == "text" or (settings.log_format == "auto" and stream.isatty())
-    renderer: Processor = _TextRenderer(stream.isatty()) if as_text else _render_json
+    renderer: Callable[..., str] = _TextRenderer(stream.isatty()) if as_text else _render_json
     level = LEVELS[settings.log_level]
+    build_entry = _Entry(clock, service)
+
+    def notice(lines: int) -> str:
+        event = {"event": "Log lines were lost", "action": "log_lines_lost", "lines": lines}
+        return renderer(None, "warning", build_entry(None, "warning", event)) + "\n"
+
     structlog.configure(
-        processors=[_Entry(clock, service), renderer],
+        processors=[build_entry, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _LossyStream(stream, notice))),
         cache_logger_on_first_use=False,
     )
     # Debug output of libraries contains whole requests, including credentials.
     logging.basicConfig(
         handlers=[_StandardLibraryHandler()], level=max(level, logging.INFO), force=True
     )
-    # Tally itself logs the start and stop of the server.
-    logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))
+    # Tally itself logs the start and stop of the server; where AWS's credentials were found is in
+    # the way of every command on DynamoDB.
+    for name in ("uvicorn", "aiobotocore"):
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    logging.getLogger("uvicorn.error").addFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    """Return False for uvicorn's report that the app refused a WebSocket, which is no error."""
+    return record.msg != "ASGI callable returned without completing handshake."
+
+
+class _LossyStream:
+    """Writes lines to a stream, and drops those that it does not accept.
+
+    A full disk or a closed pipe must not fail the request or job that logs. The number of dropped
+    lines is logged before the next line that can be written.
+    """
+
+    def __init__(self, stream: TextIO, notice: Callable[[int], str]) -> None:
+        self._stream = stream
+        self._notice = notice
+        self._dropped = 0
+
+    def write(self, line: str) -> None:
+        try:
+            self._stream.write(self._notice(self._dropped) + line if self._dropped else line)
+            self._stream.flush()
+        except (OSError, ValueError):  # ValueError: the stream is closed
+            self._dropped += 1
+        else:
+            self._dropped = 0
+
+    def flush(self) -> None:
+        """Do nothing: `write` flushes each line."""
 
 
 class _Entry:

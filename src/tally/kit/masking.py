@@ -43,6 +43,7 @@ HINTS: Final = (
     "eyj",
     "code=",
     "state=",
+    "/webhooks/",
 )
 MAX_DEPTH: Final = 12
 
@@ -63,6 +64,8 @@ _patterns: Final = (
         rf"\1{MASK}",
     ),
     (re.compile(r"([?&](?:code|state)=)[^&\s\"']+"), rf"\1{MASK}"),
+    # The path of a webhook ends with a secret.
+    (re.compile(r"(/webhooks/[\w-]{1,32}/)[^/?#\s\"']+"), rf"\1{MASK}"),
 )
 
 

@@ -35,15 +35,11 @@ class Metrics:
             buckets=REQUEST_BUCKETS,
         )
         self.requests_in_flight = 0
-        in_flight = Gauge(
+        Gauge(
             "tally_http_requests_in_flight", "HTTP requests in progress", registry=registry
-        )
-        in_flight.set_function(lambda: self.requests_in_flight)
+        ).set_function(lambda: self.requests_in_flight)
         self.job_runs = Counter(
-            "tally_job_runs",
-            "Job runs by outcome",
-            ["job_name", "outcome"],
-            registry=registry,
+            "tally_job_runs", "Job runs by outcome", ["job_name", "outcome"], registry=registry
         )
         self.job_duration = Histogram(
             "tally_job_duration_seconds",
@@ -80,6 +76,9 @@ class Metrics:
             "tally_stream_clients_dropped",
             "Clients dropped because they read too slowly",
             registry=registry,
+        )
+        self.failed_sign_ins = Counter(
+            "tally_failed_sign_ins", "Failed sign-ins", ["backend", "reason"], registry=registry
         )
         self._request_series: dict[tuple[str, str, int], Histogram] = {}
 

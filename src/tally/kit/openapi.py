@@ -1,20 +1,30 @@
 """Generates the OpenAPI document of an app from its endpoints and their msgspec structs.
 
-It adds the responses that the kit itself sends: 400 for endpoints with a query or a body, 413 and
-415 for those with a body, and 401 for those with security that do not declare one.
+It adds what the kit itself sends: 400 for endpoints with a query or a body, 413 and 415 for those
+with a body, 401 for those with security that do not declare one, and the headers of each response.
+The operation's ID is the name of the handler after the name of the backend, so that generated
+clients have functions such as `cricket_list_matches`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
-from tally.errors import Invalid, TallyError, TooLarge, Unauthenticated, UnsupportedMedia
+from tally.errors import (
+    Invalid,
+    RateLimited,
+    TallyError,
+    TooLarge,
+    Unauthenticated,
+    UnsupportedMedia,
+)
 from tally.kit.endpoints import Api, Endpoint
-from tally.kit.http import to_problem
+from tally.kit.http import PROBLEM_JSON, ProblemBody, to_problem
+from tally.kit.json_schemas import ComponentSchemas
 
 Json = dict[str, Any]
 
@@ -23,50 +33,84 @@ TOO_LARGE: Final = TooLarge("The body must be at most 1048576 bytes", limit=1048
 NOT_JSON: Final = UnsupportedMedia(
     "The content type must be application/json", field="Content-Type"
 )
+NOT_A_FILE: Final = UnsupportedMedia(
+    "The content type must be application/octet-stream", field="Content-Type"
+)
 NO_CREDENTIAL: Final = Unauthenticated("Missing or invalid credential")
-REFERENCE: Final = "#/components/schemas/"
-REQUEST_ID: Final = {
+EXAMPLE_REQUEST_ID: Final = "0198c1f2-7c55-7b1e-9a40-5d2f6c3e8b17"
+HEADER_REFERENCE: Final = "#/components/headers/"
+# Relative to the address of the document, so that clients call the server they read it from.
+SERVERS: Final = [{"url": "/", "description": "This instance"}]
+LICENSE: Final = {"name": "Apache License 2.0", "identifier": "Apache-2.0"}
+RATE_LIMIT_HEADERS: Final = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+
+ANY_STRING: Final[Json] = {"type": "string"}
+BINARY: Final[Json] = {"type": "string", "format": "binary"}
+HEADERS: Final[Json] = {
     "X-Request-Id": {
         "description": "Identifies the request in the logs.",
+        "required": True,
+        "schema": {"type": "string", "examples": [EXAMPLE_REQUEST_ID]},
+    },
+    "Location": {
+        "description": "The address to continue at.",
+        "required": True,
         "schema": {"type": "string"},
     },
+    "WWW-Authenticate": {
+        "description": "The kind of credential that is missing.",
+        "required": True,
+        "schema": {"type": "string", "examples": ["Bearer"]},
+    },
+    "Retry-After": {
+        "description": "Seconds after which a retry can succeed.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1, "examples": [1]},
+    },
+    "RateLimit-Limit": {
+        "description": "Requests that the rate limit allows.",
+        "schema": {"type": "integer", "minimum": 1, "examples": [60]},
+    },
+    "RateLimit-Remaining": {
+        "description": "Requests that remain.",
+        "schema": {"type": "integer", "minimum": 0, "examples": [59]},
+    },
+    "RateLimit-Reset": {
+        "description": "Seconds until the quota is complete again.",
+        "schema": {"type": "integer", "minimum": 0, "examples": [1]},
+    },
+}
+HEADERS_BY_STATUS: Final[Mapping[int, Sequence[str]]] = {
+    302: ["Location"],
+    303: ["Location"],
+    401: ["WWW-Authenticate"],
+    429: ["Retry-After"],
+    503: ["Retry-After"],
 }
 
 _parameter = re.compile(r"{(\w+)(?::\w+)?}")
 
 
-class _Schemas:
-    """The JSON schemas of all referenced structs, each defined once."""
-
-    def __init__(self, kinds: Sequence[Any]) -> None:
-        schemas, self.components = msgspec.json.schema_components(
-            kinds, ref_template=REFERENCE + "{name}"
-        )
-        self._by_kind = {id(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
-
-    def schema(self, kind: Any) -> Json:
-        return self._by_kind[id(kind)]
-
-    def fields(self, kind: Any) -> Json:
-        fields: Json = self.components[self.schema(kind)["$ref"].removeprefix(REFERENCE)]
-        return fields
-
-
 def document(title: str, version: str, description: str, apis: Sequence[Api]) -> Json:
     """Return the document for `apis`, each under its prefix and with a tag."""
-    schemas = _Schemas([kind for api in apis for kind in _kinds(api)])
+    endpoints = [endpoint for api in apis for endpoint in _documented(api)]
+    queries = {endpoint.query for endpoint in endpoints if endpoint.query is not None}
+    schemas = ComponentSchemas([kind for api in apis for kind in _kinds(api)], queries)
     paths: dict[str, Json] = {}
     for api in apis:
-        for endpoint in api.endpoints:
+        for endpoint in _documented(api):
             path = _parameter.sub(r"{\1}", api.prefix + endpoint.path)
             paths.setdefault(path, {})[endpoint.method.lower()] = _operation(api, endpoint, schemas)
+    info = {"title": title, "version": version, "description": description, "license": LICENSE}
     return {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": version, "description": description},
+        "info": info,
+        "servers": SERVERS,
         "tags": [{"name": api.title, "description": api.description} for api in apis],
         "paths": paths,
         "components": {
             "schemas": schemas.components,
+            "headers": HEADERS,
             "securitySchemes": dict(
                 chain.from_iterable(api.security_schemes.items() for api in apis)
             ),
@@ -74,36 +118,40 @@ def document(title: str, version: str, description: str, apis: Sequence[Api]) ->
     }
 
 
+def _documented(api: Api) -> list[Endpoint]:
+    return [endpoint for endpoint in api.endpoints if endpoint.is_documented]
+
+
 def _kinds(api: Api) -> list[Any]:
+    endpoints = _documented(api)
     bodies = [
         kind
-        for endpoint in api.endpoints
-        for kind in (endpoint.query, endpoint.request, endpoint.response)
+        for endpoint in endpoints
+        for kind in (endpoint.request, endpoint.response)
         if kind is not None
     ]
     others = [
-        type(example) for endpoint in api.endpoints for example in endpoint.other_responses.values()
+        type(example) for endpoint in endpoints for example in endpoint.other_responses.values()
     ]
-    in_paths = [kind for endpoint in api.endpoints for kind in endpoint.path_types.values()]
-    return [*bodies, *others, *in_paths, api.error_format.shape]
+    return [*bodies, *others, *api.path_types.values(), ProblemBody]
 
 
-def _operation(api: Api, endpoint: Endpoint, schemas: _Schemas) -> Json:
+def _operation(api: Api, endpoint: Endpoint, schemas: ComponentSchemas) -> Json:
     operation_object: Json = {
         "tags": [api.title],
         "summary": endpoint.summary,
         "operationId": _operation_id(api, endpoint),
         "parameters": [
-            *_path_parameters(endpoint, schemas),
+            *_path_parameters(api, endpoint, schemas),
             *_query_parameters(endpoint.query, schemas),
         ],
         "responses": {
             str(endpoint.status): _success(endpoint, schemas),
             **{
-                str(status): _other(status, example, schemas)
+                str(status): _other(endpoint, status, example, schemas)
                 for status, example in endpoint.other_responses.items()
             },
-            **_errors(api, endpoint, schemas),
+            **_errors(endpoint, schemas),
         },
     }
     if endpoint.description:
@@ -115,30 +163,35 @@ def _operation(api: Api, endpoint: Endpoint, schemas: _Schemas) -> Json:
             "application/json", schemas.schema(endpoint.request), endpoint.request_example
         )
         operation_object["requestBody"] = {"required": True, "content": content}
+    elif endpoint.file_types:
+        media = {"schema": BINARY, "example": endpoint.request_example}
+        # Generators of clients know only the first type.
+        content = {endpoint.file_types[0]: media}
+        operation_object["requestBody"] = {"required": True, "content": content}
     return operation_object
 
 
 def _operation_id(api: Api, endpoint: Endpoint) -> str:
-    words = re.findall(r"\w+", f"{api.name} {endpoint.method.lower()} {endpoint.path}")
-    return "_".join(words)
+    name = endpoint.handler.__name__
+    return f"{api.name}_{name}" if api.name else name
 
 
-def _path_parameters(endpoint: Endpoint, schemas: _Schemas) -> list[Json]:
-    kinds = endpoint.path_types
-    parameters = {
-        name: schemas.schema(kinds[name]) if name in kinds else {"type": "string"}
-        for name in _parameter.findall(endpoint.path)
-    }
-    return [
-        {"name": name, "in": "path", "required": True, "schema": schema}
-        for name, schema in parameters.items()
-    ]
+def _path_parameters(api: Api, endpoint: Endpoint, schemas: ComponentSchemas) -> list[Json]:
+    parameters = []
+    for name in _parameter.findall(endpoint.path):
+        schema = schemas.schema(api.path_types[name]) if name in api.path_types else ANY_STRING
+        parameter = {"name": name, "in": "path", "required": True, "schema": schema}
+        if "examples" in schema:
+            # The explorer takes the initial value of its form from here, not from the schema.
+            parameter["example"] = schema["examples"][0]
+        parameters.append(parameter)
+    return parameters
 
 
-def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:
+def _query_parameters(query: Any, schemas: ComponentSchemas) -> list[Json]:
     if query is None:
         return []
-    fields = schemas.fields(query)
+    fields = schemas.query(query)
     return [
         {
             "name": name,
@@ -150,8 +203,8 @@ def _query_parameters(query: Any, schemas: _Schemas) -> list[Json]:
     ]
 
 
-def _success(endpoint: Endpoint, schemas: _Schemas) -> Json:
-    response: Json = {"description": HTTPStatus(endpoint.status).phrase, "headers": REQUEST_ID}
+def _success(endpoint: Endpoint, schemas: ComponentSchemas) -> Json:
+    response = _response(endpoint, endpoint.status)
     if endpoint.response is not None:
         schema = schemas.schema(endpoint.response)
         response["content"] = _content(endpoint.media_type, schema, endpoint.response_example)
@@ -164,12 +217,20 @@ def _success(endpoint: Endpoint, schemas: _Schemas) -> Json:
     return response
 
 
-def _other(status: int, example: object, schemas: _Schemas) -> Json:
+def _other(endpoint: Endpoint, status: int, example: object, schemas: ComponentSchemas) -> Json:
     content = _content("application/json", schemas.schema(type(example)), example)
-    return {"description": HTTPStatus(status).phrase, "headers": REQUEST_ID, "content": content}
+    return _response(endpoint, status) | {"content": content}
 
 
-def _errors(api: Api, endpoint: Endpoint, schemas: _Schemas) -> Json:
+def _response(endpoint: Endpoint, status: int) -> Json:
+    names = ["X-Request-Id", *HEADERS_BY_STATUS.get(status, ())]
+    if any(error.code == RateLimited.default_code for error in endpoint.errors):
+        names += RATE_LIMIT_HEADERS
+    headers = {name: {"$ref": HEADER_REFERENCE + name} for name in names}
+    return {"description": HTTPStatus(status).phrase, "headers": headers}
+
+
+def _errors(endpoint: Endpoint, schemas: ComponentSchemas) -> Json:
     by_status: dict[str, Json] = {}
     for error in [*endpoint.errors, *_implied(endpoint)]:
         problem = to_problem(error)
@@ -177,23 +238,14 @@ def _errors(api: Api, endpoint: Endpoint, schemas: _Schemas) -> Json:
             raise ValueError(
                 f"{endpoint.method} {endpoint.path} declares {error!r}, which has no status"
             )
+        media = {"schema": schemas.schema(ProblemBody), "examples": {}}
         response = by_status.setdefault(
             str(problem.status),
-            {
-                "description": HTTPStatus(problem.status).phrase,
-                "headers": REQUEST_ID,
-                "content": {
-                    "application/json": {
-                        "schema": schemas.schema(api.error_format.shape),
-                        "examples": {},
-                    }
-                },
-            },
+            _response(endpoint, problem.status) | {"content": {PROBLEM_JSON: media}},
         )
-        body = msgspec.to_builtins(api.error_format.body(problem))
-        response["content"]["application/json"]["examples"][problem.code] = {
+        response["content"][PROBLEM_JSON]["examples"][problem.code] = {
             "summary": problem.message,
-            "value": body,
+            "value": msgspec.to_builtins(problem.body(EXAMPLE_REQUEST_ID)),
         }
     return dict(sorted(by_status.items()))
 
@@ -202,6 +254,8 @@ def _implied(endpoint: Endpoint) -> list[TallyError]:
     implied: list[TallyError] = []
     if endpoint.request is not None:
         implied += [MISSING_FIELD, TOO_LARGE, NOT_JSON]
+    elif endpoint.file_types:
+        implied += [MISSING_FIELD, NOT_A_FILE]
     elif endpoint.query is not None:
         implied.append(MISSING_FIELD)
     if endpoint.security and not any(

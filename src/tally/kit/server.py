@@ -1,8 +1,10 @@
-"""Serves an app with uvicorn and shuts it down gracefully.
+"""Serves an app with uvicorn's server and Tally's own HTTP connections; shuts down gracefully.
 
 The socket listens before anything else starts, so that a port conflict is reported immediately.
-Shutdown first notifies the app, so that streams end; then running requests get a grace period; then
-the app's lifespan closes its resources. A second Ctrl-C stops immediately.
+Shutdown has four steps. First the app reports that it is not ready, while the server still accepts
+connections for the delay, so that load balancers can take the instance out. Then the listener
+closes and streams end. Then running requests get a grace period. Then the app's lifespan closes its
+resources. A second Ctrl-C stops immediately.
 """
 
 import asyncio
@@ -11,21 +13,23 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import uvicorn
 import uvloop
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tally.kit.event_stream import ABORT
+from tally.kit.connection_table import ConnectionTable, HttpLimits
+from tally.kit.hosts import HostCheck
+from tally.kit.http_connection import HttpConnection
 
 GC_THRESHOLD = 50_000
 SWITCH_INTERVAL_SECONDS = 0.001
 GC_TICKS = 600  # one minute: the server ticks ten times a second
-KEEP_ALIVE_SECONDS = 75  # longer than the idle time-out of common load balancers
+SWEEP_TICKS = 10  # one second
+MAX_WEB_SOCKET_MESSAGE = 1024 * 1024  # also the limit of the console's framework
 
 
 class ListenError(Exception):
@@ -56,63 +60,11 @@ def socket_url(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _CoalescingTransport:
-    """A transport that combines all writes of one event loop iteration.
-
-    Uvicorn writes the head and the body of a response separately. Two system calls that each wake
-    the client took a tenth of the CPU time of a small request.
-    """
-
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._buffer: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._buffer:
-            self._loop.call_soon(self._flush)
-        self._buffer.append(data)
-
-    def writelines(self, chunks: Iterable[bytes]) -> None:
-        self.write(b"".join(chunks))
-
-    def write_eof(self) -> None:
-        self._flush()
-        self._transport.write_eof()
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def _flush(self) -> None:
-        chunks, self._buffer = self._buffer, []
-        if chunks and not self._transport.is_closing():
-            self._transport.write(b"".join(chunks))
-
-
-class _Protocol(HttpToolsProtocol):
-    """Coalesces writes, and offers responses an extension that aborts the connection."""
-
-    def connection_made(self, transport: Any) -> None:
-        self._raw_transport = transport
-        super().connection_made(cast(asyncio.Transport, _CoalescingTransport(transport, self.loop)))
-
-    def handle_websocket_upgrade(self) -> None:
-        self.transport = self._raw_transport
-        super().handle_websocket_upgrade()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
-
-
 class Server(uvicorn.Server):
     """Serves `app` until it is stopped.
 
-    With `owns_process`, it also tunes garbage collection for the whole process.
+    `on_draining` is called when the stop is requested, `on_stopping` after `delay` seconds. With
+    `owns_process`, it also tunes garbage collection for the whole process.
     """
 
     def __init__(
@@ -120,26 +72,36 @@ class Server(uvicorn.Server):
         app: Starlette,
         *,
         grace: int = 10,
+        delay: float = 0,
+        limits: HttpLimits | None = None,
         trusted_proxies: str = "127.0.0.1",
+        allowed_hosts: Collection[str] = (),
         owns_process: bool = False,
         on_listening: Callable[[], object] = lambda: None,
+        on_draining: Callable[[], object] = lambda: None,
         on_stopping: Callable[[], object] = lambda: None,
     ) -> None:
         config = uvicorn.Config(
-            app,
-            http=_Protocol,
+            HostCheck(app, allowed_hosts),
+            http=cast(type[asyncio.Protocol], HttpConnection),
             lifespan="off",  # `serve_on` runs it, so that its errors are raised there
             log_config=None,
             access_log=False,
             server_header=False,
             forwarded_allow_ips=trusted_proxies,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            date_header=False,
+            ws_max_size=MAX_WEB_SOCKET_MESSAGE,
             timeout_graceful_shutdown=grace,
         )
         super().__init__(config)
+        self.server_state: ConnectionTable = ConnectionTable(
+            limits or HttpLimits(), trusted_proxies
+        )
+        self._delay = delay
         self._app = app
         self._has_process = owns_process
         self._on_listening = on_listening
+        self._on_draining = on_draining
         self._on_stopping = on_stopping
 
     async def serve_on(self, listening: socket.socket, stop: asyncio.Event) -> None:
@@ -156,6 +118,9 @@ class Server(uvicorn.Server):
 
     async def _exit_when(self, stop: asyncio.Event) -> None:
         await stop.wait()
+        self._on_draining()
+        self.server_state.is_draining = True
+        await asyncio.sleep(self._delay)
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -168,6 +133,8 @@ class Server(uvicorn.Server):
         self._on_listening()
 
     async def on_tick(self, counter: int) -> bool:
+        if counter % SWEEP_TICKS == 0:
+            self.server_state.sweep(asyncio.get_running_loop().time())
         if self._has_process and counter % GC_TICKS == 0:
             # Python runs a full collection only after millions of allocations. An idle server would
             # keep the memory of closed console pages for hours.
@@ -187,28 +154,36 @@ class Server(uvicorn.Server):
 def run_until_stopped(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     """Run `main` in a new event loop.
 
-    The first SIGINT or SIGTERM sets the event passed to `main`; the second cancels `main`.
+    The first SIGINT or SIGTERM sets the event passed to `main`. The second cancels `main` and exits
+    with the status of a program that the signal ended.
     """
+    second_signals: list[signal.Signals] = []
 
     async def run_main() -> None:
         stop = asyncio.Event()
         task = asyncio.current_task()
 
-        def on_signal() -> None:
+        def on_signal(number: signal.Signals) -> None:
             if stop.is_set() and task is not None:
+                second_signals.append(number)
                 task.cancel()
             stop.set()
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, on_signal)
+            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
         await main(stop)
 
-    _tune_interpreter()
+    tune_interpreter()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_main())
+        try:
+            runner.run(run_main())
+        except asyncio.CancelledError:
+            if not second_signals:
+                raise
+            sys.exit(128 + second_signals[0])
 
 
-def _tune_interpreter() -> None:
+def tune_interpreter() -> None:
     """Tune garbage collection and thread switching for a server process."""
     # Most objects live for one request, and few are part of a cycle. With a threshold of 10,000,
     # cycle detection took 6 % of the event loop's time under full load.
@@ -224,12 +199,21 @@ async def serving(
     port: int = 0,
     *,
     grace: int = 10,
+    limits: HttpLimits | None = None,
+    trusted_proxies: str = "127.0.0.1",
     on_stopping: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[str]:
     """Serve `app` in the current event loop and yield its URL; for simulators and tests."""
     listening = listen(host, port)
     is_listening, stop = asyncio.Event(), asyncio.Event()
-    server = Server(app, grace=grace, on_listening=is_listening.set, on_stopping=on_stopping)
+    server = Server(
+        app,
+        grace=grace,
+        limits=limits,
+        trusted_proxies=trusted_proxies,
+        on_listening=is_listening.set,
+        on_stopping=on_stopping,
+    )
     running = asyncio.create_task(server.serve_on(listening, stop), name="server")
     started = asyncio.create_task(is_listening.wait())
     try:

@@ -6,9 +6,12 @@ forever.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
+from starlette.requests import ClientDisconnect, Request
+
+T = TypeVar("T")
 REPEAT_SECONDS: Final = 0.2
 
 
@@ -22,3 +25,23 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]], interval: float = REPEA
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=interval)
+
+
+async def run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, or cancel it and raise ClientDisconnect if the client leaves.
+
+    For long reads without a request body, whose result nobody would receive.
+    """
+    running, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_wait_until_gone(request))
+    try:
+        await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise ClientDisconnect
+        return running.result()
+    finally:
+        await cancel_all({running, leaving})
+
+
+async def _wait_until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,7 +1,7 @@
 """Issues and verifies this program's own JSON Web Tokens.
 
     tokens = TokenIssuer(keyring, clock, issuer="tally", audience="scoreboard")
-    token = tokens.issue(user_id, seconds=900, jti=new_uuid())
+    token = tokens.issue(user_id, issued_at=clock.seconds(), seconds=900, jti=new_uuid())
     claims = tokens.verify(token)  # or Unauthenticated: token_expired, invalid_token
 
 `tally.kit.auth` verifies tokens of other issuers. Here signer and verifier are the same program, so
@@ -12,16 +12,18 @@ from typing import Final
 
 import jwt
 
-from tally.kit.auth import DECODE_OPTIONS, Claims, check_times, invalid_token, unverified_header
+from tally.kit.auth import (
+    DECODE_OPTIONS,
+    Claims,
+    TokenCache,
+    check_times,
+    invalid_token,
+    unverified_header,
+)
 from tally.kit.clock import Clock
 from tally.kit.keyring import Keyring
-from tally.kit.ttl_cache import TTLCache
 
 ALGORITHM: Final = "HS256"
-# Verifying a signature takes ten times as long as the rest of the authentication, and clients send
-# the same token with every request.
-MAX_CACHED_TOKENS: Final = 10_000
-CACHE_SECONDS: Final = 300.0
 
 
 class TokenIssuer:
@@ -35,12 +37,14 @@ class TokenIssuer:
         self._issuer = issuer
         self._audience = audience
         self._leeway = leeway
-        self._verified: TTLCache[str, Claims] = TTLCache(clock, CACHE_SECONDS, MAX_CACHED_TOKENS)
+        self._verified: TokenCache[Claims] = TokenCache(clock)
 
-    def issue(self, subject: str, *, seconds: int, **claims: str) -> str:
-        """Return a token for `subject` that expires after `seconds`."""
-        now = self._clock.seconds()
-        times = {"iat": now, "exp": now + seconds}
+    def issue(self, subject: str, *, issued_at: int, seconds: int, **claims: str) -> str:
+        """Return a token for `subject` that expires `seconds` after `issued_at`.
+
+        The same arguments and signing key return the same token.
+        """
+        times = {"iat": issued_at, "exp": issued_at + seconds}
         payload = {"iss": self._issuer, "aud": self._audience, "sub": subject, **times, **claims}
         key = self._keys.signing
         return jwt.encode(payload, key.reveal(), ALGORITHM, {"kid": key.key_id})

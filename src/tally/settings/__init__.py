@@ -38,6 +38,8 @@ __all__ = [
 PREFIX: Final = "TALLY_"
 # Used by tests and simulators only: neither settings nor typing mistakes.
 IGNORED_PREFIXES: Final = ("TALLY_TEST_", "TALLY_SOAK_", "TALLY_BENCH_", "TALLY_SIM_")
+# From 0 to 1: a misspelt name is above it, and another name with the same prefix below.
+MIN_SIMILARITY: Final = 0.8
 
 
 class SettingsError(Exception):
@@ -128,9 +130,9 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
             or variable in known
         ):
             continue
-        nearest = difflib.get_close_matches(variable, known, n=1)
+        nearest = difflib.get_close_matches(variable, known, n=1, cutoff=MIN_SIMILARITY)
         hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        sentences.append(f"{variable} is not a setting of Tally{hint}")
+        sentences.append(f"{variable} is not a setting of Tally and has no effect{hint}")
     return sentences
 
 

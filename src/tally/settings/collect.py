@@ -34,14 +34,6 @@ class CollectSettings:
             " in the data directory. Changing it invalidates all Strava connections.",
         ),
     )
-    collect_admin_token: Secret | None = field(
-        default=None,
-        metadata=setting(
-            SECRET,
-            "Bearer token for the audit search. Default: generated at first start,"
-            " in the data directory.",
-        ),
-    )
     collect_oidc_issuer: str | None = field(
         default=None,
         metadata=setting(
@@ -65,8 +57,17 @@ class CollectSettings:
             " Without it, the identity is kept.",
         ),
     )
-    collect_strava_url: str = field(
-        default="https://www.strava.com", metadata=setting(URL, "Base URL of Strava.")
+    collect_strava_api_url: str = field(
+        default="https://www.strava.com/api/v3",
+        metadata=setting(
+            URL,
+            "Base URL of Strava's API. Strava moves it to https://www.api-v3.strava.com on"
+            " 2027-06-01.",
+        ),
+    )
+    collect_strava_oauth_url: str = field(
+        default="https://www.strava.com/oauth",
+        metadata=setting(URL, "Base URL of Strava's OAuth endpoints."),
     )
     collect_strava_client_id: str = field(
         default="", metadata=setting(TEXT, "Client ID of the Strava application.")
@@ -83,11 +84,48 @@ class CollectSettings:
             " in the data directory.",
         ),
     )
+    collect_strava_webhook_secret: Secret | None = field(
+        default=None,
+        metadata=setting(
+            SECRET,
+            "Last part of the webhook's path, /collect/webhooks/strava/{secret}. Letters, digits,"
+            " - and _. Default: generated at first start, in the data directory.",
+        ),
+    )
     collect_strava_subscription_id: int = field(
         default=0,
         metadata=setting(
             integer(0, 10**15),
-            "Webhook subscription at Strava. Events of other subscriptions are rejected;"
-            " 0 accepts any.",
+            "Webhook subscription at Strava. Events of other subscriptions are dropped."
+            " 0: the one that tally collect subscribe registered.",
+        ),
+    )
+    collect_strava_event_reads: int = field(
+        default=80,
+        metadata=setting(
+            integer(0, 10**9),
+            "Webhook events that may be read from Strava in 15 minutes, on all instances. The rest"
+            " of Strava's limit is for synchronization. 0: no limit.",
+        ),
+    )
+    collect_strava_athlete_event_reads: int = field(
+        default=20,
+        metadata=setting(
+            integer(0, 10**9),
+            "Webhook events of one athlete that may be read from Strava in 15 minutes."
+            " 0: no limit.",
+        ),
+    )
+    collect_max_file_bytes: int = field(
+        default=20_000_000,
+        metadata=setting(
+            integer(1_000, 100_000_000),
+            "Largest activity file that can be imported, in bytes, before and after decompression.",
+        ),
+    )
+    collect_imports_per_hour: int = field(
+        default=300,
+        metadata=setting(
+            integer(1, 100_000), "Activity files that a user may import per hour and instance."
         ),
     )

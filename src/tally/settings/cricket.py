@@ -7,7 +7,6 @@ from tally.settings.types import (
     EXTERNAL_SECRET,
     FLAG,
     PATH,
-    SECRET,
     TEXT,
     URL,
     Secret,
@@ -24,17 +23,9 @@ class CricketSettings:
     It has one field per environment variable.
     """
 
-    cricket_admin_key: Secret | None = field(
-        default=None,
-        metadata=setting(
-            SECRET,
-            "Admin key, sent in X-Admin-Key. Default: generated at first start, in the"
-            " data directory.",
-        ),
-    )
     cricket_issuer: str | None = field(
         default=None,
-        metadata=setting(URL, "Issuer of ID tokens, such as a Cognito user pool."),
+        metadata=setting(URL, "Issuer of the users' access tokens, such as a Cognito user pool."),
     )
     cricket_jwks_url: str | None = field(
         default=None,
@@ -42,7 +33,9 @@ class CricketSettings:
     )
     cricket_client_id: str = field(
         default="",
-        metadata=setting(TEXT, "Client ID at the issuer: the audience of ID tokens."),
+        metadata=setting(
+            TEXT, "Client ID of the app at the issuer; access tokens of other clients are rejected."
+        ),
     )
     cricket_devices_per_user: str = field(
         default="many",

@@ -2,21 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from tally.settings.types import SECRET, TEXT, Secret, integer, setting
+from tally.settings.types import SECRET, Secret, integer, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class DevicesSettings:
     """The variables `TALLY_DEVICES_…`."""
 
-    devices_admin_token: Secret | None = field(
-        default=None,
-        metadata=setting(
-            SECRET,
-            "Bearer token for the operator API. Default: generated at first start,"
-            " in the data directory.",
-        ),
-    )
     devices_key_pepper: Secret | None = field(
         default=None,
         metadata=setting(
@@ -34,11 +26,5 @@ class DevicesSettings:
         metadata=setting(
             integer(1, 1_000_000),
             "Requests per second for each API key, with bursts of twice as many.",
-        ),
-    )
-    devices_cors_origins: str = field(
-        default="*",
-        metadata=setting(
-            TEXT, "Comma-separated origins whose pages may call the API (CORS); * allows all."
         ),
     )

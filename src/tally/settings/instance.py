@@ -6,6 +6,9 @@ from typing import Final
 
 from tally.settings.types import (
     FLAG,
+    HOST_NAMES,
+    OPERATOR_TOKEN,
+    ORIGINS,
     PATH,
     SECRET,
     TABLE_PREFIX,
@@ -68,6 +71,37 @@ class InstanceSettings:
             "Comma-separated proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted.",
         ),
     )
+    allowed_hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            HOST_NAMES,
+            "Comma-separated names by which clients reach this server: the names in their Host"
+            " header, *.example.com for subdomains, * for any. IP addresses and localhost always"
+            " work.",
+        ),
+    )
+    cors_origins: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            ORIGINS,
+            "Comma-separated origins whose web pages may call the APIs of all backends (CORS), such"
+            " as https://game.example.com; * for any. Default: none.",
+        ),
+    )
+    streams_per_person: int = field(
+        default=5,
+        metadata=setting(
+            integer(1, 100_000), "Maximum number of open streams per person, for all instances."
+        ),
+    )
+    streams_per_address: int = field(
+        default=10,
+        metadata=setting(
+            integer(1, 100_000),
+            "Maximum number of open streams per IPv4 address or IPv6 /64 network, for all"
+            " instances and backends.",
+        ),
+    )
     shutdown_grace: int = field(
         default=10,
         metadata=setting(
@@ -75,12 +109,85 @@ class InstanceSettings:
             "Seconds that running requests and jobs get to finish at shutdown.",
         ),
     )
-    console_password: Secret | None = field(
+    shutdown_delay: int = field(
+        default=5,
+        metadata=setting(
+            integer(0, 3600),
+            "Seconds that tally serve accepts connections after SIGTERM while it reports not"
+            " ready, so that load balancers can take it out.",
+        ),
+    )
+    max_header_bytes: int = field(
+        default=16_384,
+        metadata=setting(integer(1024, 1024 * 1024), "Maximum size of a request's headers."),
+    )
+    max_headers: int = field(
+        default=100, metadata=setting(integer(10, 1000), "Maximum number of headers of a request.")
+    )
+    max_url_bytes: int = field(
+        default=8_192,
+        metadata=setting(integer(256, 1024 * 1024), "Maximum length of a request's URL in bytes."),
+    )
+    max_connections: int = field(
+        default=10_000,
+        metadata=setting(
+            integer(1, 1_000_000),
+            "Maximum number of connections; at most the descriptor limit (ulimit -n) minus 128.",
+        ),
+    )
+    max_connections_per_address: int = field(
+        default=256,
+        metadata=setting(
+            integer(1, 1_000_000),
+            "Maximum number of connections from an IPv4 address or IPv6 /64 network, except"
+            " trusted proxies.",
+        ),
+    )
+    header_timeout: int = field(
+        default=10,
+        metadata=setting(integer(1, 3600), "Seconds within which the headers must arrive."),
+    )
+    body_timeout: int = field(
+        default=30,
+        metadata=setting(integer(1, 3600), "Seconds within which the body must arrive."),
+    )
+    idle_timeout: int = field(
+        default=30,
+        metadata=setting(
+            integer(1, 3600),
+            "Seconds that a connection stays open between requests; set it above the idle"
+            " time-out of a load balancer in front.",
+        ),
+    )
+    write_timeout: int = field(
+        default=30,
+        metadata=setting(
+            integer(1, 3600), "Seconds after which a client that does not read is disconnected."
+        ),
+    )
+    console_idle_timeout: int = field(
+        default=3_600,
+        metadata=setting(
+            integer(1, 86_400), "Seconds without use after which a console session ends."
+        ),
+    )
+    console_session_lifetime: int = field(
+        default=43_200,
+        metadata=setting(
+            integer(1, 2_592_000), "Seconds after which a console session ends, even if in use."
+        ),
+    )
+    operator_token: Secret | None = field(
         default=None,
         metadata=setting(
-            SECRET,
-            "Password of the console. Default: generated at first start, in the data directory;"
-            " tally up on a loopback address needs none.",
+            OPERATOR_TOKEN,
+            "Token of the operator named automation, for programs that administer the instance.",
+        ),
+    )
+    operator_audit_days: int = field(
+        default=365,
+        metadata=setting(
+            integer(1, 3650), "Days for which the audit trail keeps the changes of operators."
         ),
     )
     store_engine: str = field(
@@ -109,6 +216,14 @@ class InstanceSettings:
         metadata=setting(
             TABLE_PREFIX,
             "Prefix of every table name, so that installations can share an AWS account.",
+        ),
+    )
+    backup_key: Secret | None = field(
+        default=None,
+        metadata=setting(
+            SECRET,
+            "Signs backups and verifies them before a restore. Default: generated by the first"
+            " backup, in backup.key of the data directory.",
         ),
     )
     cursor_secret: Secret | None = field(

@@ -55,9 +55,6 @@ class ScoreboardSettings:
         default=None,
         metadata=setting(SECRET, "X-Internal-API-Key of the game servers." + _GENERATED),
     )
-    scoreboard_admin_key: Secret | None = field(
-        default=None, metadata=setting(SECRET, "X-Admin-API-Key of the operators." + _GENERATED)
-    )
     scoreboard_access_seconds: int = field(
         default=900,
         metadata=setting(integer(10, 86_400), "Lifetime of access tokens in seconds."),
@@ -98,12 +95,4 @@ class ScoreboardSettings:
         metadata=setting(
             integer(1, 1_000_000), "Completed actions per minute, for all game servers together."
         ),
-    )
-    scoreboard_streams_per_user: int = field(
-        default=5,
-        metadata=setting(integer(1, 100_000), "Maximum number of open streams per player."),
-    )
-    scoreboard_streams_per_address: int = field(
-        default=10,
-        metadata=setting(integer(1, 100_000), "Maximum number of open streams per address."),
     )

@@ -1,6 +1,7 @@
 """The types of settings: how each is documented, and how a variable's text becomes a value."""
 
 import hmac
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,13 @@ def _secret(raw: str) -> Secret:
     return Secret(raw)
 
 
+def _operator_token(raw: str) -> Secret:
+    # Dots would make it look like a JSON Web Token, and other characters cannot be sent as one.
+    if not re.fullmatch(r"[A-Za-z0-9_~+/=-]{32,}", raw):
+        raise ValueError("must have at least 32 characters: letters, digits, - _ ~ + / =")
+    return Secret(raw)
+
+
 def _external_secret(raw: str) -> Secret:
     return Secret(raw)
 
@@ -137,14 +145,43 @@ def subset(*words: str) -> SettingType:
     return SettingType(f"list of {', '.join(words)}", parse)
 
 
+_origin = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")
+_host_name = re.compile(r"\*|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
+
+
+def _host_names(raw: str) -> tuple[str, ...]:
+    names = tuple(word.strip().rstrip(".").lower() for word in raw.split(","))
+    if not all(_host_name.fullmatch(name) for name in names):
+        raise ValueError(
+            "must be a comma-separated list of host names without scheme and port,"
+            " such as tally.example.com or *.example.com"
+        )
+    return names
+
+
+def _origins(raw: str) -> tuple[str, ...]:
+    origins = tuple(word.strip() for word in raw.split(","))
+    if not all(origin == "*" or _origin.fullmatch(origin) for origin in origins):
+        raise ValueError(
+            "must be * or a comma-separated list of origins in lower case, such as"
+            " https://game.example.com or http://localhost:5173"
+        )
+    return origins
+
+
 TEXT: Final = SettingType("text", _text)
 PATH: Final = SettingType("path", _path)
 FLAG: Final = SettingType("yes or no", _flag)
 URL: Final = SettingType("URL", _url)
+HOST_NAMES: Final = SettingType("list of host names", _host_names)
+ORIGINS: Final = SettingType("list of origins", _origins)
 TABLE_PREFIX: Final = SettingType("letters, digits, . _ -", _table_prefix)
 SECRET: Final = SettingType("secret, at least 32 characters", _secret, is_secret=True)
 SECRETS: Final = SettingType(
     "list of secrets, at least 32 characters each", _secrets, is_secret=True
+)
+OPERATOR_TOKEN: Final = SettingType(
+    "secret, at least 32 letters, digits, - _ ~ + / =", _operator_token, is_secret=True
 )
 EXTERNAL_SECRET: Final = SettingType("secret", _external_secret, is_secret=True)
 

@@ -1,0 +1,17 @@
+"""Repositories of the instance's own tables, named `tally-…`."""
+
+from typing import Final
+
+from tally.instance.repository.console_sessions import ConsoleSessionRepository
+from tally.instance.repository.operator_audit import OperatorAuditRepository
+from tally.instance.repository.operators import OperatorRepository
+from tally.instance.repository.probes import ProbeRepository
+from tally.instance.repository.streams import StreamRepository
+
+REPOSITORIES: Final[tuple[type, ...]] = (
+    OperatorRepository,
+    OperatorAuditRepository,
+    ProbeRepository,
+    ConsoleSessionRepository,
+    StreamRepository,
+)

@@ -1,0 +1,1 @@
+"""Tests of what every instance has: operators, stream limits, readiness."""
