@@ -9,9 +9,11 @@ SECONDS ?= 60
 # The interpreter for .venv; if empty, the first of python3, python3.14, python3.13, python3.12 and python3.11 that is new enough.
 PYTHON ?=
 export PYTHON
+# Container images often set it, and then every process would compile all modules again: 3 s instead of 1 s per start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test judge check docs bench soak lock clean always
+.PHONY: help up test judge check docs bench soak lock sbom audit images clean always
 
 help: ## List the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -47,6 +49,22 @@ lock: ## Update the lock files from pyproject.toml; ARGS=--upgrade upgrades all 
 		--extra dev --output-file requirements.lock $(ARGS) pyproject.toml
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra console --constraint requirements.lock --no-annotate --output-file deploy/requirements.lock pyproject.toml
+	printf 'hatchling\n' | $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --constraint requirements.lock --no-annotate --output-file deploy/build-requirements.lock -
+
+sbom: $(READY) ## Write the bills of materials of both lock files into dist/ (CycloneDX JSON)
+	@mkdir -p dist
+	@PYTHONWARNINGS=ignore $(VENV)/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml \
+		--output-file dist/sbom.cdx.json requirements.lock
+	@PYTHONWARNINGS=ignore $(VENV)/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml \
+		--output-file dist/sbom-image.cdx.json deploy/requirements.lock
+	@echo "dist/sbom.cdx.json (requirements.lock), dist/sbom-image.cdx.json (deploy/requirements.lock)"
+
+audit: $(READY) ## Search published vulnerabilities for the locked packages; needs network access
+	@scripts/audit $(VENV) $(ARGS)
+
+images: ## Pin the images of deploy/images.txt by digest in deploy/images.env; needs docker buildx
+	@scripts/pin-images deploy/images.txt deploy/images.env
 
 clean: ## Remove .venv, caches and build output, but not your data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site

@@ -16,6 +16,10 @@ MAX_IN_FLIGHT = 256
 _MAX_OVERRUN = 3
 
 
+class RequestsFailed(Exception):
+    """Requests of a load failed, so that its figures are worthless."""
+
+
 class Load(Struct, frozen=True):
     """The result of a run: requests, duration in seconds, and sorted latencies."""
 
@@ -64,13 +68,9 @@ async def at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
 
 
 async def _at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
-    latencies: list[float] = []
+    requests = _CountedRequests(send)
     running: set[asyncio.Task[None]] = set()
     started = time.perf_counter()
-
-    async def send_one(content: Any, due: float) -> None:
-        await send(content)
-        latencies.append(time.perf_counter() - due)
 
     for number, content in enumerate(work):
         due = started + number / per_second
@@ -81,27 +81,53 @@ async def _at_rate(send: Send, work: Sequence[Any], per_second: float) -> Load:
             await asyncio.sleep(wait)
         while len(running) >= MAX_IN_FLIGHT:
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        task = asyncio.create_task(send_one(content, due))
+        task = asyncio.create_task(requests.send(content, due))
         running.add(task)
         task.add_done_callback(running.discard)
     while running:
         await asyncio.gather(*running)
-    return Load(len(latencies), time.perf_counter() - started, sorted(latencies))
+    return requests.load(time.perf_counter() - started)
 
 
 async def at_full_speed(send: Send, work: Sequence[Any], clients: int) -> Load:
     """Send with `clients` clients, each one request at a time (closed loop)."""
     remaining: Iterator[Any] = iter(work)
-    latencies: list[float] = []
+    requests = _CountedRequests(send)
     started = time.perf_counter()
 
     async def client() -> None:
         for content in remaining:
-            sent_at = time.perf_counter()
-            await send(content)
-            latencies.append(time.perf_counter() - sent_at)
+            await requests.send(content, time.perf_counter())
 
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):
             group.create_task(client())
-    return Load(len(work), time.perf_counter() - started, sorted(latencies))
+    return requests.load(time.perf_counter() - started)
+
+
+class _CountedRequests:
+    """Measures each request, and counts the failed ones instead of losing their exceptions."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._latencies: list[float] = []
+        self._errors: list[Exception] = []
+
+    async def send(self, content: Any, due: float) -> None:
+        try:
+            await self._send(content)
+        except Exception as error:  # noqa: BLE001  (every failure counts; `load` raises it)
+            self._errors.append(error)
+        else:
+            self._latencies.append(time.perf_counter() - due)
+
+    def load(self, seconds: float) -> Load:
+        """Return the result, or raise RequestsFailed if any request failed."""
+        count = len(self._latencies)
+        if self._errors:
+            failed, first = len(self._errors), self._errors[0]
+            raise RequestsFailed(
+                f"{failed} of {failed + count} requests failed, the first with"
+                f" {type(first).__name__}: {first}"
+            ) from first
+        return Load(count, seconds, sorted(self._latencies))

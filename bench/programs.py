@@ -1,11 +1,11 @@
-"""Starts Tally as a separate process and measures its memory and CPU time."""
+"""Starts servers as separate processes and measures their memory and CPU time."""
 
 import asyncio
 import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +43,9 @@ def _memory(pid: int) -> float:
 
 
 def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    """Return the nanoseconds of all threads; /proc/PID/stat counts in steps of 10 ms."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text(encoding="utf-8").split()[0]) for file in files) / 1e9
 
 
 def stolen_seconds() -> float:
@@ -53,16 +54,25 @@ def stolen_seconds() -> float:
     return int(fields[8]) / _TICK
 
 
-@asynccontextmanager
-async def start_program(*arguments: str, environment: Mapping[str, str]) -> AsyncIterator[Program]:
+def start_program(
+    *arguments: str, environment: Mapping[str, str]
+) -> AbstractAsyncContextManager[Program]:
     """Run `tally` with only the settings in `environment`; yield when it listens."""
+    return start_module("tally.cli", *arguments, environment=environment)
+
+
+@asynccontextmanager
+async def start_module(
+    module: str, *arguments: str, environment: Mapping[str, str]
+) -> AsyncIterator[Program]:
+    """Run `python -m module` and yield when it prints its URL."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tally.cli",
+        module,
         *arguments,
-        env=inherited | dict(environment),
+        env=inherited | {"TALLY_SHUTDOWN_DELAY": "0"} | dict(environment),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

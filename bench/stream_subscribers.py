@@ -20,7 +20,7 @@ class StreamSubscriber(asyncio.Protocol):
         self._tail = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        request = f"GET {API}/leaderboard/stream HTTP/1.1\r\nHost: bench\r\n\r\n"
+        request = f"GET {API}/leaderboard/stream HTTP/1.1\r\nHost: localhost\r\n\r\n"
         transport.write(request.encode())  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:

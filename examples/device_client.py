@@ -1,7 +1,7 @@
 """A device client: registers a device, sends readings until they are stored, and reads them back.
 
 Run it while `make up` runs, with `python examples/device_client.py [URL]`. It creates an API key
-with the operator token in `DEVICES_ADMIN_TOKEN`, or in `data/devices-admin.key` if that is not set.
+with the operator token in `TALLY_OPERATOR_TOKEN`, or in `data/operator.token` if that is not set.
 """
 
 import os
@@ -20,9 +20,7 @@ MAX_ATTEMPTS = 5
 
 
 def operator_token() -> str:
-    return os.environ.get("DEVICES_ADMIN_TOKEN") or Path("data/devices-admin.key").read_text(
-        "utf-8"
-    )
+    return os.environ.get("TALLY_OPERATOR_TOKEN") or Path("data/operator.token").read_text("utf-8")
 
 
 def measure(boot_id: str, end_ms: int) -> dict[str, Any]:

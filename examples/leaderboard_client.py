@@ -30,7 +30,7 @@ def sign_up(client: httpx.Client) -> dict[str, Any]:
         "password": secrets.token_urlsafe(16),
     }
     response = client.post("/auth/register", json=account)
-    data: dict[str, Any] = response.raise_for_status().json()["data"]
+    data: dict[str, Any] = response.raise_for_status().json()
     return data
 
 
@@ -39,7 +39,7 @@ def complete_action(client: httpx.Client, user_id: str) -> str:
     action = {"action_id": f"level-{uuid.uuid4()}", "user_id": user_id, "max_score": 100}
     headers = {"X-Internal-API-Key": internal_key()}
     response = client.post("/internal/actions/complete", json=action, headers=headers)
-    token: str = response.raise_for_status().json()["data"]["action_token"]
+    token: str = response.raise_for_status().json()["action_token"]
     return token
 
 
@@ -64,7 +64,7 @@ def main(url: str = "http://127.0.0.1:8080") -> None:
             # Sending the same token again returns the same response and adds nothing.
             if client.patch("/scores", json=redemption).content != response.content:
                 raise SystemExit("a token was redeemed twice")
-        mine = client.get("/scores/me").raise_for_status().json()["data"]
+        mine = client.get("/scores/me").raise_for_status().json()
         print("my score:", mine)
         for entry in first_update(client)["leaderboard"][:5]:
             print(f"{entry['rank']:>3}  {entry['username']:<24} {entry['score']}")

@@ -19,7 +19,9 @@ POLL_SECONDS = 1
 
 
 def sign_in(issuer: str) -> str:
-    response = httpx.post(f"{issuer}/_sim/tokens", json={"sub": "example-phone"})
+    # The simulator's control API requires this header, which web pages cannot send.
+    headers = {"X-Tally-Control": "yes"}
+    response = httpx.post(f"{issuer}/_sim/tokens", json={"sub": "example-phone"}, headers=headers)
     token: str = response.raise_for_status().json()["token"]
     return token
 
@@ -39,7 +41,7 @@ def register_phone(client: httpx.Client) -> None:
 
 def wait_for_live_match(client: httpx.Client) -> dict[str, Any]:
     while True:
-        matches = client.get("/matches/live").raise_for_status().json()["matches"]
+        matches = client.get("/matches/live").raise_for_status().json()["items"]
         if matches:
             match: dict[str, Any] = matches[0]
             return match

@@ -32,6 +32,7 @@ from tally.store import (
     access,
     create_tables,
     open_sqlite,
+    param,
 )
 
 VISITS = Table(
@@ -42,6 +43,10 @@ VISITS = Table(
 )
 
 
+def visit_key(page: str, day: str) -> dict[str, str]:
+    return {"page": page, "day": day}
+
+
 @dataclass(frozen=True, slots=True)
 class Visits:
     """Visits per page and day. Each public method is one access pattern of the table."""
@@ -49,12 +54,16 @@ class Visits:
     store: Store
     tables: ClassVar[Sequence[Table]] = (VISITS,)
 
-    @access("Count a visit", UpdateItem, table=VISITS, key="PK=page, SK=day", by="user")
+    @access("Count a visit", UpdateItem(key=visit_key(param("page"), param("day"))), table=VISITS)
     async def count(self, page: str, day: date) -> None:
-        key = {"page": page, "day": day.isoformat()}
-        await self.store.update(VISITS, key, F("count").add(1))
+        await self.store.update(VISITS, visit_key(page, day.isoformat()), F("count").add(1))
 
-    @access("Visits since a day", Query, table=VISITS, key="PK=page, SK>=day", by="user", bound=366)
+    @access(
+        "Visits since a day",
+        Query(where=(F("page") == param("page")) & (F("day") >= param("day"))),
+        table=VISITS,
+        bound=366,
+    )
     async def since(self, page: str, day: date) -> dict[str, int]:
         where = (F("page") == page) & (F("day") >= day.isoformat())
         return {

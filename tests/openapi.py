@@ -22,6 +22,7 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
+JSON_TYPES = {"application/json", "application/problem+json"}
 CHECKS: list[CheckFunction] = [
     not_a_server_error,
     status_code_conformance,
@@ -29,6 +30,8 @@ CHECKS: list[CheckFunction] = [
     response_headers_conformance,
     response_schema_conformance,
 ]
+# The server itself refuses such requests, whatever the operation; no operation documents that.
+SERVER_LIMITS = {414: "url_too_long", 431: "headers_too_large"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,17 @@ class Document:
     def errors(self, method: str, path: str) -> Iterator[Any]:
         """Yield the example bodies of an operation's errors."""
         for response in self.raw_operation(method, path)["responses"].values():
-            examples = response.get("content", {}).get("application/json", {}).get("examples", {})
+            problem = response.get("content", {}).get("application/problem+json", {})
+            examples = problem.get("examples", {})
             yield from (example["value"] for example in examples.values())
 
     def check_response(self, case: Any, headers: dict[str, str]) -> int:
         """Send the request, check the response against the document, and return its status."""
         response = case.call(base_url=self.url, headers=headers, allow_redirects=False)
-        case.validate_response(response, checks=CHECKS)
+        if response.status_code in SERVER_LIMITS:
+            assert response.json()["code"] == SERVER_LIMITS[response.status_code]
+        else:
+            case.validate_response(response, checks=CHECKS)
         assert response.headers["x-request-id"]
         return int(response.status_code)
 
@@ -123,9 +130,11 @@ def check_examples(operation: Any, *, takes_nothing: bool = False) -> None:
     `takes_nothing` allows an empty example of the request.
     """
     assert operation["summary"]
-    if "requestBody" in operation:
-        example = operation["requestBody"]["content"]["application/json"]["example"]
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        example = media["example"]
         assert example or (takes_nothing and example is not None), example
     for status, response in operation["responses"].items():
-        content = response.get("content", {}).get("application/json", {})
-        assert not content or "example" in content or content["examples"], (status, content)
+        assert int(status) < 400 or response["content"].keys() & JSON_TYPES, (status, response)
+        for media_type in response.get("content", {}).keys() & JSON_TYPES:
+            content = response["content"][media_type]
+            assert "example" in content or content["examples"], (status, content)

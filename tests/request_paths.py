@@ -35,8 +35,18 @@ PREVIOUS_COUNTS: Final = {
     "From a ball to the Lock Screen": 87,
     "From a webhook to a part": 60,
 }
+# Simulators are not part of Tally; the server and the count of open streams only run periodically.
+NOT_ON_A_PATH: Final = ("sim/", "kit/server.py", "instance/")
 # The simulators of the harness serve HTTP with the same modules; Tally receives no request here.
-NOT_ON_THE_BALL_PATH: Final = frozenset({"kit/server.py", "kit/http.py"})
+NOT_ON_THE_BALL_PATH: Final = frozenset(
+    {
+        "kit/connection_table.py",
+        "kit/http.py",
+        "kit/http_connection.py",
+        "kit/http_exchange.py",
+        "kit/http_parser.py",
+    }
+)
 ROLES: Final = {
     "app.py": "Adapts the clock for the engine.",
     "kit/clock.py": "Returns the time and limits waits.",
@@ -45,7 +55,9 @@ ROLES: Final = {
     "kit/ids.py": "Generates the request ID.",
     "kit/logs.py": "Sets the log context.",
     "kit/metrics.py": "Records duration and status.",
-    "kit/server.py": "Reads the request from the socket and writes the response.",
+    "kit/http_connection.py": "Reads the request from the socket.",
+    "kit/http_parser.py": "Parses the request, and limits the size of its head.",
+    "kit/http_exchange.py": "Passes the request to the app, and writes the response.",
     "settings/types.py": "Reveals a configured secret.",
     "store/errors.py": "Creates the error of a failed condition.",
     "store/store.py": "Provides the operations to repositories.",
@@ -55,7 +67,7 @@ LAYERS: Final = (
     ("api", ("*/api/",)),
     ("service", ("*/service/",)),
     ("model", ("*/model",)),
-    ("gateways", ("*/apns/", "*/sportmonks/", "*/strava.py")),
+    ("gateways", ("*/apns/", "*/sportmonks/", "*/strava/")),
     ("repository", ("*/repository/",)),
     ("store", ("store/",)),
     ("engine", ("store/sqlite/",)),
@@ -78,7 +90,7 @@ class Recorder:
 
     def stop(self) -> list[str]:
         modules, self.modules = list(self.modules or {}), None
-        return [name for name in modules if not name.startswith("sim/")]
+        return [name for name in modules if not name.startswith(NOT_ON_A_PATH)]
 
     def _profile(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call" and self.modules is not None:

@@ -20,7 +20,7 @@ class SeedAccess:
     table: str
     operation: str
     index: str | None = None
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()  # words of the key condition, filter, condition or projection
 
 
 def read_patterns(backend: str) -> list[PatternRow]:
@@ -31,13 +31,18 @@ def read_patterns(backend: str) -> list[PatternRow]:
 
 
 def matching_patterns(rows: Sequence[PatternRow], access: SeedAccess) -> list[PatternRow]:
-    """Return the patterns with the table, operation, index and key condition of an access."""
+    """Return the patterns with the table, operation, index and request form of an access."""
     return [
         row
         for row in rows
         if (row.table, row.operation, row.index) == (access.table, access.operation, access.index)
-        and all(words in row.key_condition for words in access.key)
+        and all(words in _form(row) for words in access.key)
     ]
+
+
+def _form(row: PatternRow) -> str:
+    """What the store enforces for each request, generated from the declaration."""
+    return f"{row.key_condition} / {row.filter} / {row.condition} / {row.projection}"
 
 
 def check_descriptions(backend: str, rows: Sequence[PatternRow]) -> None:

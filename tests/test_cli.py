@@ -1,5 +1,6 @@
 """The command line as a user runs it: output, exit codes and shutdown."""
 
+import asyncio
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from tally import __version__
 from tally.cli import cli
 from tally.settings import SETTINGS, settings_markdown
+from tests.kit.raw_client import RawResponse, connected
 
 PROGRAM = [sys.executable, "-m", "tally.cli"]
 TIMEOUT_SECONDS = 60
@@ -29,6 +31,7 @@ def environment(directory: Path, **variables: str) -> dict[str, str]:
         **ours,
         "TALLY_DATA_DIR": str(directory / "data"),
         "TALLY_BACKENDS": "devices",
+        "TALLY_SHUTDOWN_DELAY": "0",
         "COLUMNS": "200",
         **variables,
     }
@@ -46,15 +49,18 @@ def tally(directory: Path, *words: str, **variables: str) -> "subprocess.Complet
 
 
 @contextmanager
-def started(directory: Path, *words: str, **variables: str) -> Iterator["subprocess.Popen[str]"]:
+def started(
+    directory: Path, *words: str, errors_to: str | None = None, **variables: str
+) -> Iterator["subprocess.Popen[str]"]:
     """Run the program, and kill it at the end if it still runs."""
-    program = subprocess.Popen(
-        [*PROGRAM, *words],
-        env=environment(directory, **variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with ExitStack() as files:
+        program = subprocess.Popen(
+            [*PROGRAM, *words],
+            env=environment(directory, **variables),
+            stdout=subprocess.PIPE,
+            stderr=files.enter_context(Path(errors_to).open("w")) if errors_to else subprocess.PIPE,
+            text=True,
+        )
     try:
         yield program
     finally:
@@ -78,11 +84,8 @@ def read_until(stream: Iterator[str], words: str) -> str:
     raise AssertionError(f"the program ended without printing {words!r}: {output}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_prints_its_urls_and_shuts_down_gracefully(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    """It responds when it prints them; Ctrl-C and SIGTERM end it with exit code 0."""
+def test_up_prints_its_urls_and_shuts_down_gracefully(tmp_path: Path) -> None:
+    """It responds when it prints them; Ctrl-C ends it with exit code 0, like SIGTERM (test_up)."""
     port = free_port()
     with started(tmp_path, "up", "--port", str(port)) as program:
         assert program.stdout is not None
@@ -92,10 +95,46 @@ def test_up_prints_its_urls_and_shuts_down_gracefully(
         assert str(tmp_path / "data") in output
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready") as response:
             assert json.load(response)["status"] == "ready"
-        program.send_signal(number)
+        program.send_signal(signal.SIGINT)
         _, errors = program.communicate(timeout=TIMEOUT_SECONDS)
         assert program.returncode == 0
         assert errors == ""
+
+
+async def test_serve_reports_not_ready_before_it_closes_its_port(tmp_path: Path) -> None:
+    """Load balancers take it out meanwhile; requests are still answered."""
+    variables = {"TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json", "TALLY_SHUTDOWN_DELAY": "3"}
+    with started(tmp_path, "serve", **variables) as program:
+        assert program.stderr is not None
+        url = json.loads(read_until(program.stderr, "listening"))["data"]["url"]
+        program.send_signal(signal.SIGTERM)
+        response = await get_once(url, "/health/ready")
+        while response.status == 200:
+            response = await get_once(url, "/health/ready")
+        assert (response.status, json.loads(response.body)["status"]) == (503, "stopping")
+        response = await get_once(url, "/health")
+        assert (response.status, response.headers["connection"]) == (200, "close")
+        program.communicate(timeout=TIMEOUT_SECONDS)
+        assert program.returncode == 0
+        with pytest.raises(ConnectionRefusedError):
+            await get_once(url, "/health")
+
+
+def test_a_second_signal_ends_serve_at_once_without_a_traceback(tmp_path: Path) -> None:
+    variables = {"TALLY_PORT": "0", "TALLY_LOG_FORMAT": "json", "TALLY_SHUTDOWN_DELAY": "3600"}
+    with started(tmp_path, "serve", **variables) as program:
+        assert program.stderr is not None
+        read_until(program.stderr, "listening")
+        program.send_signal(signal.SIGTERM)
+        read_until(program.stderr, "shutdown_started")
+        program.send_signal(signal.SIGINT)
+        _, errors = program.communicate(timeout=TIMEOUT_SECONDS)
+        assert (program.returncode, errors) == (128 + signal.SIGINT, "")
+
+
+async def get_once(url: str, path: str) -> RawResponse:
+    async with connected(url) as client:
+        return await client.get(path)
 
 
 def test_serve_logs_json_and_reads_its_port_from_the_environment(tmp_path: Path) -> None:
@@ -108,7 +147,36 @@ def test_serve_logs_json_and_reads_its_port_from_the_environment(tmp_path: Path)
             assert response.status == 200
         program.send_signal(signal.SIGTERM)
         output, _ = program.communicate(timeout=TIMEOUT_SECONDS)
-        assert (program.returncode, output) == (0, "")
+        assert program.returncode == 0
+        assert output == (
+            "To use the operator token: curl -H"
+            f' "Authorization: Bearer $(cat {tmp_path}/data/operator.token)"'
+            f' "http://127.0.0.1:{port}/devices/devices"\n'
+        )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+async def test_serve_answers_requests_when_its_log_cannot_be_written(tmp_path: Path) -> None:
+    """Every write to /dev/full fails as on a full disk."""
+    port = free_port()
+    variables = {"TALLY_PORT": str(port), "TALLY_ACCESS_LOG": "true", "TALLY_LOG_FORMAT": "json"}
+    with started(tmp_path, "serve", errors_to="/dev/full", **variables) as program:
+        await wait_until_listening(port)
+        async with connected(f"http://127.0.0.1:{port}") as client:
+            statuses = [(await client.get("/health")).status for _ in range(3)]
+            assert [*statuses, (await client.get("/missing")).status] == [200, 200, 200, 404]
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(TIMEOUT_SECONDS) == 0
+
+
+async def wait_until_listening(port: int) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while True:
+            with suppress(ConnectionRefusedError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            await asyncio.sleep(0.05)
 
 
 def test_a_backup_is_created_online_and_restored_elsewhere(tmp_path: Path) -> None:
@@ -125,8 +193,13 @@ def test_a_backup_is_created_online_and_restored_elsewhere(tmp_path: Path) -> No
         fresh = tally(tmp_path, "up", "--fresh", "--port", "0")
         assert fresh.returncode == 2
         assert "is in use" in fresh.stderr
+    other = {"TALLY_DATA_DIR": str(tmp_path / "other")}
+    untrusted = tally(tmp_path, "restore", str(tmp_path / "backup.tar"), **other)
+    assert untrusted.returncode == 2
+    assert "the key to verify it is missing. Set TALLY_BACKUP_KEY" in untrusted.stderr
+    key = (tmp_path / "data" / "backup.key").read_text().strip()
     restored = tally(
-        tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "other")
+        tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_BACKUP_KEY=key, **other
     )
     assert (restored.returncode, restored.stderr) == (0, "")
     assert (tmp_path / "other" / "devices-pepper.key").read_text() == (
@@ -137,7 +210,7 @@ def test_a_backup_is_created_online_and_restored_elsewhere(tmp_path: Path) -> No
         tmp_path, "restore", str(tmp_path / "backup.tar"), TALLY_DATA_DIR=str(tmp_path / "third")
     )
     assert failed.returncode == 1
-    assert "is not a Tally backup or is damaged" in failed.stderr
+    assert "is not a Tally backup, or is truncated or damaged" in failed.stderr
 
 
 def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
@@ -181,7 +254,7 @@ def test_settings_are_printed_with_value_and_source(tmp_path: Path) -> None:
     assert "TALLY_PORT=9000  # environment" in output
     assert "TALLY_CURSOR_SECRET=***  # environment" in output
     assert "TALLY_HOST=127.0.0.1  # default" in output
-    assert "TALLY_PROT is not a setting of Tally; did you mean TALLY_PORT?" in errors
+    assert "TALLY_PROT is not a setting of Tally and has no effect" in errors
 
 
 def test_settings_are_printed_as_json() -> None:

@@ -9,11 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.request
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]  # has no types; a dependency of a test tool
 from typer.main import get_group
@@ -81,6 +82,25 @@ def test_the_image_runs_unprivileged_and_has_a_health_check() -> None:
     assert set(re.findall(r"\b(TALLY_\w+)=", dict(steps)["ENV"])) <= VARIABLES
 
 
+def test_the_image_has_pinned_bases_and_hashed_packages() -> None:
+    """The digests come from `make images`; without them, the build fails."""
+    steps = instructions("Dockerfile")
+    assert steps[0] == ("ARG", "PYTHON_IMAGE")
+    assert {arguments.split()[0] for name, arguments in steps if name == "FROM"} == {
+        "${PYTHON_IMAGE}"
+    }
+    installs = [arguments for name, arguments in steps if name == "RUN" and "/pip " in arguments]
+    assert len(installs) == 4
+    for install in installs:
+        assert ("--only-binary=:all: --require-hashes" in install) != ("--no-index" in install)
+    build_system = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    tools, project = pins(DEPLOY / "build-requirements.lock"), pins(ROOT / "requirements.lock")
+    assert {re.split("[<>=]", name)[0] for name in build_system["build-system"]["requires"]} <= {
+        name.split("==")[0] for name in tools
+    }
+    assert {name: hashes for name, hashes in tools.items() if project.get(name) != hashes} == {}
+
+
 def test_the_image_copies_only_existing_files() -> None:
     for name, arguments in instructions("Dockerfile"):
         if name == "COPY" and "--from" not in arguments:
@@ -117,11 +137,9 @@ def ordinary_user() -> dict[str, Any]:
 def build(root: Path) -> None:
     """Run the first stage of the image in a directory, with uv (which has a cache) for pip."""
     first_stage = list(
-        itertools.takewhile(lambda step: step[0] != "FROM", instructions("Dockerfile")[1:])
+        itertools.takewhile(lambda step: step[0] != "FROM", instructions("Dockerfile")[2:])
     )
-    place, environment = root, root / "opt" / "tally"
-    program = Path(sys.executable).parent / "uv"
-    uv = f"{program} pip install --quiet --python {environment}/bin/python"
+    place, program = root, Path(sys.executable).parent / "uv"
     for name, arguments in first_stage:
         if name == "WORKDIR":
             place = root / arguments.lstrip("/")
@@ -134,10 +152,12 @@ def build(root: Path) -> None:
             line = re.sub(
                 r"^python ",
                 f"{reachable_python()} ",
-                arguments.replace("/opt/tally", str(environment)),
+                arguments.replace("/opt/", f"{root}/opt/"),
             )
             line = re.sub(
-                r"^\S+/pip install( --no-cache-dir| --disable-pip-version-check)*", uv, line
+                r"^(\S+)/pip install( --no-cache-dir| --disable-pip-version-check)*",
+                rf"{program} pip install --quiet --python \1/python",
+                line,
             )
             done = subprocess.run(
                 ["sh", "-c", line], cwd=place, capture_output=True, text=True, check=False
@@ -226,7 +246,7 @@ def test_the_image_serves_without_the_sources(image: Path) -> None:
             check = json.loads(steps["HEALTHCHECK"].split("CMD ")[1])
             here = in_image(image, TALLY_PORT=url.rpartition(":")[2])
             subprocess.run([image / "opt/tally/bin" / check[0], *check[1:]], **here, check=True)
-            assets = expect_assets(url)
+            assets = expect_assets(url, image / "var/lib/tally/data")
             assert {Path(asset).suffix for asset in assets} >= {".js", ".css"}
             server.terminate()
             assert server.wait(60) == 0
@@ -235,13 +255,14 @@ def test_the_image_serves_without_the_sources(image: Path) -> None:
     assert (image / "var/lib/tally/data/store.db").exists()
 
 
-def expect_assets(url: str) -> set[str]:
-    """Return the assets of the console's page after checking that each exists."""
-    with urllib.request.urlopen(f"{url}/console/login", timeout=60) as page:  # noqa: S310  (a local URL)
-        named = set(re.findall(r'"(/console/[^"\s]+\.\w+)"', page.read().decode()))
-    for path in named:
-        with urllib.request.urlopen(url + path, timeout=60) as asset:  # noqa: S310
-            assert asset.read(1), path
+def expect_assets(url: str, data: Path) -> set[str]:
+    """Sign in, and return the assets of the console's page after checking that each exists."""
+    form = {"token": (data / "operator.token").read_text(encoding="utf-8").strip()}
+    with httpx.Client(base_url=url, timeout=60, follow_redirects=True) as client:
+        page = client.post("/console/login", data=form)
+        named = set(re.findall(r'"(/console/[^"\s]+\.\w+)"', page.text))
+        for path in named:
+            assert client.get(path).raise_for_status().content, path
     return named
 
 
@@ -249,7 +270,14 @@ def test_services_use_only_declared_services_and_volumes(
     compose: dict[str, Any],
 ) -> None:
     services = compose["services"]
-    assert set(services) == {"tables", "tally", "dynamodb", "postgres", "redis"}
+    assert set(services) == {
+        "tables",
+        "tally",
+        "dynamodb-volume",
+        "dynamodb",
+        "postgres",
+        "redis",
+    }
     for name, service in services.items():
         assert set(service.get("depends_on", {})) <= set(services), name
         volumes = [volume.split(":")[0] for volume in service.get("volumes", [])]
@@ -260,13 +288,50 @@ def test_services_use_only_declared_services_and_volumes(
             )
 
 
-def test_the_tally_service_is_hardened_and_uses_known_settings(
-    compose: dict[str, Any],
-) -> None:
+def test_every_service_is_unprivileged_and_has_a_memory_limit(compose: dict[str, Any]) -> None:
+    """Only the one that gives a new volume to its user is root, with nothing but that right."""
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"]), name
+        assert service["pids_limit"] > 0, name
+        if name == "dynamodb-volume":
+            assert service["cap_add"] == ["CHOWN", "DAC_READ_SEARCH"]
+            assert service["network_mode"] == "none"
+        else:
+            assert re.split(":", service["user"])[0] not in {"0", "root"}, name
+            assert "cap_add" not in service, name
+        assert not service.get("privileged"), name
+
+
+def test_images_of_other_projects_are_pinned_by_make_images(compose: dict[str, Any]) -> None:
+    """Compose refuses to start without the digests."""
+    variables = set(re.findall(r"^(\w+_IMAGE) \S+:\S+$", read("images.txt"), re.MULTILINE))
+    images = {service["image"] for service in compose["services"].values()} - {"tally:local"}
+    images.add(compose["services"]["tables"]["build"]["args"]["PYTHON_IMAGE"])
+    assert images == {f"${{{variable}:?run make images}}" for variable in variables}
+
+
+def test_make_images_writes_digests_or_nothing(tmp_path: Path) -> None:
+    """A program in place of docker answers like a registry, and then like one without an image."""
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho sha256:{'a1' * 32}\n")
+    docker.chmod(0o755)
+    command = [ROOT / "scripts" / "pin-images", DEPLOY / "images.txt", tmp_path / "images.env"]
+    environment_variables = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(command, env=environment_variables, check=True, capture_output=True)
+    pinned = (tmp_path / "images.env").read_text(encoding="utf-8")
+    assert f"POSTGRES_IMAGE=postgres:18@sha256:{'a1' * 32}\n" in pinned
+    docker.write_text("#!/bin/sh\necho 'no such manifest'\n")
+    done = subprocess.run(command, env=environment_variables, check=False, capture_output=True)
+    assert done.returncode != 0
+    assert b"no digest for python:3.12-slim" in done.stderr
+    assert (tmp_path / "images.env").read_text(encoding="utf-8") == pinned
+
+
+def test_the_tally_service_uses_known_settings(compose: dict[str, Any]) -> None:
     server = compose["services"]["tally"]
-    assert server["read_only"] is True
-    assert server["cap_drop"] == ["ALL"]
-    assert server["security_opt"] == ["no-new-privileges:true"]
     environment_variables = {name for name in server["environment"] if not name.startswith("AWS_")}
     assert environment_variables <= VARIABLES
     commands = get_group(cli).commands

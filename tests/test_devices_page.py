@@ -29,6 +29,7 @@ async def test_the_commands_work_in_order(tmp_path: Path) -> None:
         "TALLY_DATA_DIR": "data",
         "TALLY_PORT": "0",
         "TALLY_LOG_FORMAT": "json",
+        "TALLY_SHUTDOWN_DELAY": "0",
     }
     server = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.helper_modules import render
 from tests.project_files import tracked_files
+from tests.request_paths import END, START, layer_of, phrase
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -85,6 +86,16 @@ def test_every_make_command_is_documented() -> None:
 def test_helper_modules_of_the_tests_are_listed() -> None:
     """To update the list, run `python -m tests.helper_modules`."""
     assert read("tests/README.md") == render()
+
+
+def test_the_modules_on_request_paths_are_described_as_they_are() -> None:
+    """To update the lists, run `python -m tests.request_paths`."""
+    generated = read("docs/architecture.md").partition(START)[2].partition(END)[0]
+    modules = re.findall(r"^    - `(.+?)`: (.+)$", generated, re.MULTILINE)
+    assert modules
+    for module, description in modules:
+        assert layer_of(module)
+        assert description == phrase(module)
 
 
 @pytest.mark.parametrize("name", [".ci/run", ".github/workflows/ci.yml", ".pre-commit-config.yaml"])

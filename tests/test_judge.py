@@ -9,14 +9,29 @@ ROOT = Path(__file__).parent.parent
 SHORT_TESTS = {
     "DynamoDB Local": "test_each_engine_has_its_known_features[local",
     "ministack": "test_each_engine_has_its_known_features[ministack",
+    "Dynoxide": "test_each_engine_has_its_known_features[dynoxide",
     "schemathesis": "test_a_valid_request_gets_a_documented_response",
+    "openapi-python-client": "test_openapi_python_client_works\n",
+    "openapi-typescript and openapi-fetch": "test_openapi_typescript_and_fetch_work\n",
+    "aioapns": "test_aioapns_works",
+    "node-apn": "test_node_apn_works",
+    "stravalib": "test_stravalib_works",
 }
 LONG_RUNS = {
     "DynamoDB Local": "test_dynamodb_tables.py::",
     "ministack": "[ministack",
+    "Dynoxide": "[dynoxide",
     "schemathesis": "test_generated_requests_get_documented_responses",
+    "openapi-python-client": "test_openapi_python_client_works_with_all_backends",
+    "openapi-typescript and openapi-fetch": "test_openapi_typescript_and_fetch_work_with_all",
+    "aioapns": "test_aioapns_understands_every_error",
+    "node-apn": "test_node_apn_understands_every_error",
+    "stravalib": "test_stravalib_reads_every_page_within_the_rate_limits",
 }
 FILES = (
+    "tests/clients/test_apns_clients.py",
+    "tests/clients/test_clients.py",
+    "tests/clients/test_strava_client.py",
     "tests/devices/test_openapi.py",
     "tests/store/test_dynamodb_tables.py",
     "tests/store/test_emulators.py",

@@ -17,6 +17,8 @@ ROLES = {
     "AdminHandlers",
     "Handlers",
     "Publisher",
+    "Query",  # DynamoDB's names: the request, and its declaration in an access pattern
+    "Scan",
     "watch",
 }
 

@@ -123,13 +123,17 @@ def test_a_short_secret_is_not_repeated_in_the_error() -> None:
 )
 def test_a_misspelt_variable_is_reported_with_the_closest_name(variable: str, meant: str) -> None:
     assert unknown_variables({variable: "1"}) == [
-        f"{variable} is not a setting of Tally; did you mean {meant}?"
+        f"{variable} is not a setting of Tally and has no effect; did you mean {meant}?"
     ]
 
 
-def test_an_unknown_variable_is_reported() -> None:
-    assert unknown_variables({"TALLY_XYZZY_QQQ": "1"}) == [
-        "TALLY_XYZZY_QQQ is not a setting of Tally"
+@pytest.mark.parametrize(
+    "variable", ["TALLY_XYZZY_QQQ", "TALLY_DEVICES_ADMIN_TOKEN", "TALLY_CONSOLE_PASSWORD"]
+)
+def test_an_unknown_variable_is_reported_without_a_guess(variable: str) -> None:
+    """A setting that merely shares its prefix is no hint."""
+    assert unknown_variables({variable: "1"}) == [
+        f"{variable} is not a setting of Tally and has no effect"
     ]
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
+from tally import settings
 from tests.test_cli import TIMEOUT_SECONDS, free_port, read_until, started, tally
 
 BACKENDS = "devices,collect,scoreboard"
@@ -43,15 +42,21 @@ class Demo:
 
     def boards(self) -> set[str]:
         """Return the devices that the server knows."""
-        token = (self.data / "devices-admin.key").read_text(encoding="utf-8").strip()
+        token = (self.data / "operator.token").read_text(encoding="utf-8").strip()
         found = self.get("/devices/devices?limit=100", Authorization=f"Bearer {token}")
-        return {device["hardware_id"] for device in found["devices"]}
+        return {device["hardware_id"] for device in found["items"]}
 
     def players(self) -> set[str]:
         return {
-            row["user_id"]
-            for row in self.get("/scoreboard/api/v1/leaderboard?limit=100")["data"]["leaderboard"]
+            row["user_id"] for row in self.get("/scoreboard/api/v1/leaderboard?limit=100")["items"]
         }
+
+    def events(self) -> set[int]:
+        """Return the numbers of the Strava events that the server has processed, from 0."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+            metrics = response.read().decode()
+        count = re.search(r"^tally_collect_event_lag_seconds_count (\d+)", metrics, re.MULTILINE)
+        return set(range(int(count[1]) if count else 0))
 
     def athletes(self) -> set[int]:
         """Return the athletes that the simulated Strava had at its last stop."""
@@ -98,7 +103,7 @@ def demo(folder: Path, *words: str, **variables: str) -> Iterator[Demo]:
 
 def wait_for(read: Callable[[], set[Found]], count: int) -> set[Found]:
     """Poll until `count` elements exist; they appear one by one."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
+    deadline = time.monotonic() + 2 * TIMEOUT_SECONDS
     while len(found := read()) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count}"
         time.sleep(0.1)  # leaves the CPU to the demo clients
@@ -124,8 +129,9 @@ def test_a_restart_continues_after_a_stop_and_after_a_kill(tmp_path: Path) -> No
         for words in (
             "Tally is up",
             "/console/",
+            f"{first.url}/console/login?code=",
             "Strava (simulated)",
-            "devices-admin.key",
+            "operator.token",
             str(first.data),
         ):
             assert words in first.output
@@ -133,6 +139,7 @@ def test_a_restart_continues_after_a_stop_and_after_a_kill(tmp_path: Path) -> No
             wait_for(first.boards, ENOUGH_BOARDS),
             wait_for(first.players, ENOUGH_PLAYERS),
         )
+        wait_for(first.events, 1)
         first.stop(signal.SIGTERM)
     athletes = first.athletes()
     assert athletes
@@ -147,49 +154,45 @@ def test_a_restart_continues_after_a_stop_and_after_a_kill(tmp_path: Path) -> No
     assert len(third.athletes()) <= ATHLETES
 
 
+def backends_of(demo: Demo) -> set[str]:
+    first_parts = {path.split("/")[1] for path in demo.get("/openapi.json")["paths"]}
+    return first_parts & set(settings.BACKENDS)
+
+
 def test_fresh_archives_the_old_data(tmp_path: Path) -> None:
-    """The old data is in a directory next to it, with its key."""
-    with demo(tmp_path, "--no-sim", "--only", "devices") as first:
-        first.stop(signal.SIGTERM)
-        key = (first.data / "devices-admin.key").read_text(encoding="utf-8")
+    """The old data is in a directory next to it, with its key; without simulators, it is empty."""
+    with demo(tmp_path, "--no-sim", "--only", "devices,cricket") as first:
+        assert "simulated" not in first.output
+        assert first.boards() == set()
+        assert not (first.data / "demo").exists()
+        assert backends_of(first) == {"devices", "cricket"}
+        first.stop(signal.SIGINT)
+        key = (first.data / "operator.token").read_text(encoding="utf-8")
     with demo(tmp_path, "--no-sim", "--only", "devices", "--fresh") as second:
         [archive] = tmp_path.glob("data-*")
         assert f"to {archive}." in second.output
-        assert (archive / "devices-admin.key").read_text(encoding="utf-8") == key
-        assert (second.data / "devices-admin.key").read_text(encoding="utf-8") != key
+        assert (archive / "operator.token").read_text(encoding="utf-8") == key
+        assert (second.data / "operator.token").read_text(encoding="utf-8") != key
         second.stop(signal.SIGTERM)
 
 
-def test_without_simulators_only_the_server_runs(tmp_path: Path) -> None:
-    with demo(tmp_path, "--no-sim", "--only", "devices") as alone:
-        assert "simulated" not in alone.output
-        assert alone.boards() == set()
-        assert not (alone.data / "demo").exists()
-        alone.stop(signal.SIGINT)
-
-
-@pytest.mark.parametrize(
-    "words", [("--only", "devices,cricket"), ("--only", "devices", "--only", "cricket")]
-)
-def test_only_the_named_backends_are_started(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """As a list or repeated option; servers of other backends are not created."""
-    with demo(tmp_path, *words) as some:
-        checks = some.get("/openapi.json")["paths"]
-        assert {path.split("/")[1] for path in checks} >= {"devices", "cricket"}
-        assert not {path.split("/")[1] for path in checks} & {"collect", "scoreboard"}
+def test_only_the_named_backends_are_started(tmp_path: Path) -> None:
+    """The option may be repeated; servers of other backends are not created."""
+    with demo(tmp_path, "--only", "devices", "--only", "cricket") as some:
+        assert backends_of(some) == {"devices", "cricket"}
         assert not (some.data / "postgres").exists()
         assert "SportMonks (simulated)" in some.output
         assert "Strava (simulated)" not in some.output
         some.stop(signal.SIGTERM)
 
 
-def test_on_a_public_address_the_console_has_a_password(
+def test_on_a_public_address_no_link_signs_in_to_the_console(
     tmp_path: Path,
 ) -> None:
-    """As in a container, where it listens on all interfaces."""
+    """As in a container, where it listens on all interfaces and others read the output."""
     with demo(tmp_path, "--host", "0.0.0.0", "--only", "collect") as shared:  # noqa: S104
         assert "Strava (simulated)" in shared.output
-        assert (shared.data / "console.key").exists()
+        assert "/console/login?code=" not in shared.output
         shared.stop(signal.SIGTERM)
 
 

@@ -14,16 +14,19 @@ from socket import socket
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from tally.app import Application, build_app, open_application
+from tally.collect.wiring import Collect
+from tally.console.sign_in_link import SignInLink
 from tally.console_setup import build_console
-from tally.dependencies import KEY_FILES
 from tally.errors import Conflict
+from tally.instance.first_operator import FIRST_OPERATOR, ensure_first_operator, usage
 from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
+from tally.kit.connection_table import HttpLimits
 from tally.kit.server import Server, socket_url
-from tally.settings import Settings
+from tally.settings import LOOPBACK_HOSTS, Settings
 from tally.sim.demo.clients import demo_clients
 from tally.sim.demo.services import SimulatedServices, simulated_services
 from tally.sim.demo.state import DemoState, open_demo_state
@@ -72,20 +75,32 @@ class Up:
         stop: asyncio.Event,
     ) -> None:
         url = socket_url(listening)
+        token_file = await ensure_first_operator(application.operators, self._settings)
+        link = await self._sign_in_link(application)
+        outside = None if state is None else services
         server_stop = asyncio.Event()
         server = Server(
-            build_app(application, build_extra=partial(build_console, application, services)),
+            build_app(application, build_extra=partial(build_console, application, outside, link)),
             grace=self._settings.shutdown_grace,
+            limits=HttpLimits.of(self._settings),
             trusted_proxies=self._settings.trusted_proxies,
+            allowed_hosts=self._settings.allowed_hosts,
             owns_process=True,
-            on_listening=lambda: self._print_urls(url, services),
+            on_listening=lambda: self._print_urls(url, services, token_file, link),
             on_stopping=application.drain,
         )
+
+        async def subscribe(public_url: str) -> None:
+            collect = application.backends["collect"]
+            if isinstance(collect, Collect):
+                await collect.services.subscription.register(public_url)
 
         async def run_clients() -> None:
             async with AsyncExitStack() as stack:
                 if state is not None:
-                    await stack.enter_async_context(demo_clients(services, url, self._clock, state))
+                    await stack.enter_async_context(
+                        demo_clients(services, url, self._clock, state, subscribe)
+                    )
                 await stop.wait()
             server_stop.set()
 
@@ -96,22 +111,39 @@ class Up:
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
 
-    def _print_urls(self, url: str, services: SimulatedServices) -> None:
-        table = Table("Tally is up", url)
+    async def _sign_in_link(self, application: Application) -> SignInLink | None:
+        """Return the link for the person at this machine, who signs in as the first operator."""
+        is_local = self._settings.host in LOOPBACK_HOSTS
+        has_operator = await application.operators.get(FIRST_OPERATOR) is not None
+        return SignInLink(self._clock) if is_local and has_operator else None
+
+    def _print_urls(
+        self,
+        url: str,
+        services: SimulatedServices,
+        token_file: Path | None,
+        link: SignInLink | None,
+    ) -> None:
+        table = Table("Tally is up", Column(url, overflow="fold"))
         for name, path in PAGES:
             table.add_row(name, url + path)
         for name, where in services.urls:
             table.add_row(f"{name} (simulated)", where)
         data_dir = self._settings.data_dir
         table.add_row("Data", str(data_dir.resolve()))
-        for key in KEY_FILES:
-            if (
-                key.backend in self._settings.backends
-                and getattr(self._settings, key.setting) is None
-            ):
-                title = f"{key.backend.capitalize()}: {key.description}"
-                table.add_row(title, f"in {data_dir / key.file_name}")
-        self._console.print(table, "Press Ctrl-C to stop.")
+        if "scoreboard" in self._settings.backends and not self._settings.scoreboard_internal_key:
+            table.add_row("Game server key", f"in {data_dir / 'scoreboard-internal.key'}")
+        if token_file is not None:
+            table.add_row("Operator token", f"in {token_file}")
+        self._console.print(table)
+        if token_file is not None:
+            # Without rich's line breaks, so that the command can be copied.
+            command = usage(token_file, self._settings, url)
+            self._console.print(f"To use the operator token: {command}", soft_wrap=True)
+        if link is not None:
+            sign_in = f"Sign in to the console (once): {url}/console/login{link.query}"
+            self._console.print(sign_in, soft_wrap=True, highlight=False)
+        self._console.print("Press Ctrl-C to stop.")
 
     @contextmanager
     def _step(self, title: str) -> Iterator[None]:

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
+from tests.console.console_server import COOKIE
 from tests.needs import need_program
 
 ARTEFACTS = Path(__file__).parent.parent.parent / "artefacts"
@@ -34,6 +36,8 @@ ARGUMENTS = [
     "--use-gl=swiftshader",
     "--enable-unsafe-swiftshader",
 ]
+# On a busy machine a page takes longer than the default of five seconds.
+expect.set_options(timeout=90_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class RunningDemo:
 
     url: str
     data_dir: Path
+    link: str
+    cookie: str
 
     @property
     def console(self) -> str:
@@ -49,6 +55,10 @@ class RunningDemo:
 
     def secret(self, name: str) -> str:
         return (self.data_dir / name).read_text(encoding="utf-8").strip()
+
+    async def sign_in(self, context: BrowserContext) -> None:
+        """Sign in the operator who started the demo."""
+        await context.add_cookies([{"name": COOKIE, "value": self.cookie, "url": self.url}])
 
     def get_json(self, path: str, **headers: str) -> Any:
         request = urllib.request.Request(self.url + path, headers=headers)  # noqa: S310  (a loopback URL)
@@ -69,14 +79,21 @@ def chromium() -> Path:
     return Path(named) if named else need_program("chromium", "chromium")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def demo(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
-    """Run `tally up` for the session; SIGTERM must end it with status 0."""
+    """Run `tally up` for the tests of this directory; SIGTERM must end it with status 0.
+
+    Until the end of the session, it would take processor time from all other tests.
+    """
     assert chromium.exists()
     folder = tmp_path_factory.mktemp("demo")
     port, log = _free_port(), folder / "up.log"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
-    environ |= {"TALLY_DATA_DIR": str(folder / "data"), "TALLY_LOG_LEVEL": "warning"}
+    environ |= {
+        "TALLY_DATA_DIR": str(folder / "data"),
+        "TALLY_LOG_LEVEL": "warning",
+        "TALLY_SCOREBOARD_SCORE_LIMIT": "1000",  # a guest has to overtake the simulated players
+    }
     with log.open("wb") as output:
         program = subprocess.Popen(
             [sys.executable, "-m", "tally.cli", "up", "--port", str(port)],
@@ -86,31 +103,41 @@ def demo(chromium: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
             stderr=subprocess.STDOUT,
         )
     try:
-        _wait_until_up(program, f"http://127.0.0.1:{port}", log)
-        yield RunningDemo(f"http://127.0.0.1:{port}", folder / "data")
+        link = _wait_until_up(program, log)
+        yield RunningDemo(f"http://127.0.0.1:{port}", folder / "data", link, _follow(link))
     finally:
         program.send_signal(signal.SIGTERM)
         status = program.wait(60)
     assert status == 0, log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
 
-def _wait_until_up(program: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    """Wait for the summary that `tally up` prints once it listens."""
+def _wait_until_up(program: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Wait for the summary that `tally up` prints once it listens; return the sign-in link."""
+    link = ""
     with subprocess.Popen(
         ["tail", "-f", "-n", "+1", str(log)], stdout=subprocess.PIPE, text=True
     ) as tail:
         try:
             assert tail.stdout is not None
             for line in tail.stdout:
+                if found := re.search(r"http://\S+/console/login\?code=\S+", line):
+                    link = found[0]
                 if "Press Ctrl-C to stop" in line:
-                    return
+                    return link
                 assert program.poll() is None, log.read_text(encoding="utf-8", errors="replace")
         finally:
             tail.terminate()
-    raise AssertionError(f"{url} did not start")
+    raise AssertionError("tally up did not start")
 
 
-@pytest.fixture(scope="session")
+def _follow(link: str) -> str:
+    """Follow the sign-in link and return the cookie of the session."""
+    response = httpx.get(link, timeout=30)
+    assert response.status_code == 303, response.text
+    return response.cookies[COOKIE]
+
+
+@pytest.fixture(scope="package")
 async def browser(chromium: Path) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
@@ -119,18 +146,34 @@ async def browser(chromium: Path) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def page(browser: Browser, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
-    """Open a page; a JavaScript error fails the test."""
+async def page(
+    browser: Browser, demo: RunningDemo, request: pytest.FixtureRequest
+) -> AsyncIterator[Page]:
+    """Open a page, signed in to the demo.
+
+    A JavaScript error or a violation of the content security policy fails the test.
+    """
     opened = await browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened.set_default_timeout(30_000)
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
+    await demo.sign_in(opened.context)
+    opened.set_default_timeout(90_000)
+    errors = watch_errors(opened)
     yield opened
     ARTEFACTS.mkdir(exist_ok=True)
     name = re.sub(r"\W+", "-", request.node.name)
     await opened.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
     await opened.close()
     assert errors == []
+
+
+def watch_errors(page: Page) -> list[str]:
+    """Return a list that collects JavaScript errors and violations of the security policy."""
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console",
+        lambda line: errors.append(line.text) if "Content Security Policy" in line.text else None,
+    )
+    return errors
 
 
 async def eventually(condition: Any, seconds: float = 60.0) -> Any:

@@ -8,7 +8,7 @@ from tests.browser.conftest import RunningDemo, eventually
 
 # Tile, value, unit and details. The first part is minted about a minute after the start.
 HEADLINES = (
-    ("cricket", r"[1-9]", r"match(es)? live", r"on \d+ Lock Screens · [\d.]+ pushes/s"),
+    ("cricket", r"[1-9]", r"match(es)? live", r"on \d+ Lock Screens · [\d.]+ pushes/s · scores"),
     ("collect", r"\d", r"parts? minted this month", r"workouts? since start"),
     ("scoreboard", r"[1-9]", r"top score", r"leads \d+ players?"),
     ("devices", r"[1-9]", r"devices? active", r"readings/s"),

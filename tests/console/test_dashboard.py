@@ -13,12 +13,18 @@ from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
 from tally.console.dashboard import QUERY_TIMEOUT_SECONDS, BackendHealth, Dashboard
 from tally.console.traffic import TrafficHistory
+from tally.cricket.model.feed import MatchStatus
+from tally.cricket.model.records import ActivityStatus, LiveActivity
+from tally.cricket.wiring.backend import Cricket
 from tally.devices.model.records import Capabilities
 from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import JobOutcome, JobRun
 from tally.settings import Settings
 from tests.collect import factories
+from tests.collect.service_harness import put_workout
+from tests.cricket import factories as cricket_factories
+from tests.instance.test_console_sessions import make_sessions
 
 
 @pytest.fixture
@@ -34,17 +40,19 @@ async def application(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Appli
 
 
 @pytest.fixture
-def context(application: Application) -> ConsoleContext:
+def context(application: Application, clock: ManualClock) -> ConsoleContext:
     return ConsoleContext(
         settings=application.settings,
         clock=application.clock,
         store=application.store,
+        engine=application.engine,
         catalogue=CATALOGUE,
         backends=application.backends,
-        probes=application.probes,
         runner=application.job_runner(),
         traffic=TrafficHistory(application.metrics, application.clock),
         patterns=list,
+        operators=application.operators,
+        sessions=make_sessions(application.store, clock),
     )
 
 
@@ -74,9 +82,11 @@ async def test_the_collect_tile_names_the_latest_part(
     await collect.services.milestones.create(
         user, Goal("fox", Sport.RIDE, Metric.DISTANCE_METERS, 12_000)
     )
-    assert await main.put_workout(
+    assert await put_workout(
+        main,
         factories.workout(user, distance=1_000, started_at=rfc3339(application.clock.now())),
         linked.athlete_id,
+        None,
     )
     await collect.services.engine.advance_all(user)
     await collect.audit.flush()
@@ -84,6 +94,41 @@ async def test_the_collect_tile_names_the_latest_part(
     assert tile.headline is not None
     assert (tile.headline.value, tile.headline.unit) == ("1", "part minted this month")
     assert tile.headline.details[0] == "latest: an athlete, Meadow of Fox"
+
+
+async def test_the_cricket_tile_shows_the_ages_of_scores_and_pushes_and_the_confirmed_share(
+    context: ConsoleContext, application: Application, clock: ManualClock
+) -> None:
+    """Only what this instance knows: it polls, and has swept the activities of the match."""
+    cricket, dashboard = application.backends["cricket"], Dashboard(context)
+    assert isinstance(cricket, Cricket)
+    match = cricket_factories.fixture(
+        status=MatchStatus.IN_PLAY, live_updated_at=clock.milliseconds()
+    )
+    await cricket.live.poller.fixtures.write_batch([match])
+    tile = (await dashboard.tiles.get())["cricket"]
+    assert tile.headline is not None
+    assert not {detail for detail in tile.headline.details if "polled" in detail}
+
+    async def activities() -> AsyncIterator[LiveActivity]:
+        for number in range(4):
+            status = ActivityStatus.PENDING if number == 0 else ActivityStatus.ACTIVE
+            yield cricket_factories.activity(match.match_id, status=status)
+
+    metrics = cricket.live.poller.metrics
+    metrics.record_poll(1)
+    metrics.record_update(match.match_id, 7, clock.milliseconds() - 1_500)
+    metrics.record_delivery(match.match_id, 7)
+    counts = cricket.live.orchestrator.sweeper.counts
+    assert len([swept async for swept in counts.counted(match.match_id, activities())]) == 4
+    await clock.advance(30)
+    tile = (await dashboard.tiles.get())["cricket"]
+    assert tile.headline is not None
+    assert tile.headline.details[-3:] == (
+        "scores polled 30 s ago",
+        "last update pushed in 1.5 s",
+        "75% of Live Activities confirmed",
+    )
 
 
 async def test_a_device_is_active_for_five_minutes_after_its_last_request(
@@ -118,7 +163,7 @@ async def test_tiles_report_a_closed_store_and_the_others_stay_healthy(
         "Writes",
         "Mean time",
     }
-    await application.store.engine.close()
+    await application.engine.close()
     tiles = await dashboard.tiles.get()
     assert (tiles["collect"].health, tiles["collect"].status) == (
         BackendHealth.FAILING,

@@ -88,7 +88,7 @@ async def run_devices_server(
     """Run a server on a data directory."""
     server_clock, faults = ManualClock(), FaultInjector()
     server_settings = Settings(
-        data_dir=directory, backends=("devices",), devices_admin_token=ADMIN_TOKEN, **settings
+        data_dir=directory, backends=("devices",), operator_token=ADMIN_TOKEN, **settings
     )
     async with (
         open_application(server_settings, server_clock) as application,

@@ -82,7 +82,7 @@ class FakeCollect:
         return RedirectResponse("/", 303)
 
     async def models(self, _: Request) -> Response:
-        return JSONResponse({"models": [{"modelId": "fox"}, {"modelId": "lighthouse"}]})
+        return JSONResponse({"items": [{"modelId": "fox"}, {"modelId": "lighthouse"}]})
 
     async def create_milestone(self, request: Request) -> Response:
         self.milestones.append((request.cookies["member"], await request.json()))

@@ -70,6 +70,8 @@ class FakeCricketApi:
             Route("/cricket/user/follows", self.list_follows),
             Route("/cricket/matches/live", self.list_live),
             Route("/cricket/matches/{match}/activity-token", self.activity, methods=["POST"]),
+            Route("/cricket/matches/{match}/activity-started", self.started, methods=["POST"]),
+            Route("/cricket/matches/{match}/activity-ended", self.missing, methods=["POST"]),
             Route("/cricket/matches/{match}/activity-dismissed", self.dismissed, methods=["POST"]),
         ]
 
@@ -97,24 +99,37 @@ class FakeCricketApi:
 
     async def list_follows(self, request: Request) -> Response:
         if request.query_params.get("cursor"):
-            return JSONResponse({"follows": [], "nextCursor": None})
+            return JSONResponse({"items": [], "nextCursor": None})
         follows_page = [{"matchId": match, "teamId": team} for match, team in self.follows.items()]
-        return JSONResponse({"follows": follows_page, "nextCursor": "more"})
+        return JSONResponse({"items": follows_page, "nextCursor": "more"})
 
     async def list_live(self, _: Request) -> Response:
         return JSONResponse(
-            {"matches": [{"matchId": match} for match in self.live], "nextCursor": None}
+            {"items": [{"matchId": match} for match in self.live], "nextCursor": None}
         )
 
     async def activity(self, request: Request) -> Response:
         match = request.path_params["match"]
         if match in self.ended:
             return JSONResponse(
-                {"error": {"code": "activity_ended", "message": "This Live Activity has ended"}},
-                409,
+                {"code": "activity_ended", "detail": "This Live Activity has ended"}, 409
             )
         self.record("update token", {"matchId": match, **await request.json()})
         return JSONResponse({})
+
+    async def started(self, request: Request) -> Response:
+        match = request.path_params["match"]
+        if match in self.ended:
+            return JSONResponse(
+                {"code": "activity_ended", "detail": "This Live Activity has ended"}, 409
+            )
+        self.record("started", {"matchId": match, **await request.json()})
+        return JSONResponse({})
+
+    async def missing(self, request: Request) -> Response:
+        match = request.path_params["match"]
+        self.record("ended", {"matchId": match, **await request.json()})
+        return Response(status_code=204)
 
     async def dismissed(self, request: Request) -> Response:
         match = request.path_params["match"]

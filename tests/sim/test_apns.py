@@ -19,6 +19,7 @@ from tally.sim.apns.devices import PushDelivery, TokenKind
 from tally.sim.apns.faults import PushFault
 from tally.sim.apns.provider_tokens import make_provider_key
 from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.page_protection import CONTROL_HEADERS
 from tests.sim.push_provider import (
     PAYLOAD,
     PushProvider,
@@ -322,6 +323,33 @@ async def test_log_size_and_retired_tokens_can_be_limited(
     assert (len(apns.log.entries), apns.log.total) == (2, 3)
 
 
+async def test_lost_pushes_are_accepted_and_never_delivered(provider: PushProvider) -> None:
+    """All to a token, channel or device, or a share of all; the provider cannot know it."""
+    apns = provider.apns
+    lossy, other = issue_token(apns, device="lossy phone"), issue_token(apns, device="other phone")
+    async with ClientBuilder().build() as client:
+
+        async def lose(losses: object) -> int:
+            request = client.put(f"{apns.control_url}/_sim/losses").headers(CONTROL_HEADERS)
+            return (await request.body_json(losses).build().send()).status
+
+        for targets in ([lossy], ["lossy phone"]):
+            assert await lose({"targets": targets}) == 204
+            assert [(await provider.push(token))[0] for token in (lossy, other)] == [200, 200]
+            deliveries = await apns.devices.mailbox("tests").take()
+            assert [delivery.token for delivery in deliveries] == [other]
+        assert await lose({"share": 0.5}) == 204
+        for _ in range(200):
+            await provider.push(other)
+        delivered = len(await apns.devices.mailbox("tests").take())
+        assert 50 < delivered < 150
+        assert apns.devices.lost == 2 + 200 - delivered
+        assert await lose({"share": 2}) == 400
+        assert await lose({}) == 204
+        assert (await provider.push(lossy))[0] == 200
+        assert len(await apns.devices.mailbox("tests").take()) == 1
+
+
 async def test_control_api_covers_every_function(provider: PushProvider) -> None:
     """A phone in another process registers, gets tokens and reads deliveries."""
     apns = provider.apns
@@ -329,7 +357,7 @@ async def test_control_api_covers_every_function(provider: PushProvider) -> None
     async with ClientBuilder().build() as client:
 
         async def call(method: str, path: str, body: object = None) -> tuple[int, object]:
-            request = client.request(method, control + path)
+            request = client.request(method, control + path).headers(CONTROL_HEADERS)
             response = (
                 await (request.body_json(body) if body is not None else request).build().send()
             )
@@ -343,6 +371,7 @@ async def test_control_api_covers_every_function(provider: PushProvider) -> None
         assert (status, len(token)) == (201, 160)
         async with (
             client.get(f"{control}/mailboxes/away")
+            .headers(CONTROL_HEADERS)
             .streamed_read_buffer_limit(0)
             .build_streamed() as stream
         ):

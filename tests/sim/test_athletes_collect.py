@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tally.collect.model.rules import SPORT_FAMILIES
+from tally.collect.model.workouts import SPORT_FAMILIES
 from tally.kit.clock import ManualClock
 from tally.sim.athletes.athlete import VirtualAthlete
 from tally.sim.athletes.collect_client import CollectClient
@@ -19,7 +19,7 @@ from tests.sim.test_athletes import run_until
 async def find_milestone(server: CollectServer, athlete: VirtualAthlete) -> Any:
     browser = server.browser()
     await server.sign_in(browser, athlete.profile.name)
-    (milestone,) = (await browser.get("/milestones")).json["milestones"]
+    (milestone,) = (await browser.get("/milestones")).json["items"]
     return milestone
 
 

@@ -14,6 +14,7 @@ from pyreqwest.request import ConsumedRequest
 
 from tally.kit.clock import ManualClock
 from tally.sim.oidc.simulator import OidcSimulator
+from tally.sim.page_protection import CONTROL_HEADERS
 from tally.sim.request_parsing import with_query
 from tally.sim.strava.simulator import StravaSimulator
 
@@ -28,6 +29,7 @@ PATHS = [
     "/oauth/authorize",
     "/oauth/token",
     "/oauth/deauthorize",
+    "/oauth/revoke",
     "/api/v3/activities/1",
     "/api/v3/push_subscriptions",
     "/_sim/state",
@@ -133,9 +135,8 @@ class Sent:
 
     def to(self, client: Client, url: str) -> ConsumedRequest:
         request = client.request(self.method, with_query(f"{url}{self.path}", self.query))
-        request = request.header("authorization", self.authorization).header(
-            "x-amz-target", self.operation
-        )
+        request = request.header("authorization", self.authorization)
+        request = request.header("x-amz-target", self.operation).headers(CONTROL_HEADERS)
         if isinstance(self.body, bytes):
             return (
                 request.header("content-type", "application/x-www-form-urlencoded")

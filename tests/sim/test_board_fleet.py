@@ -127,7 +127,7 @@ async def test_rejected_key_stops_the_fleet(harness: DevicesHarness) -> None:
     fleet = build_fleet(harness, api_key=Secret("0" * 64))
     async with fleet.running(2):
         await asyncio.wait_for(fleet.rejected.wait(), TIMEOUT_SECONDS)
-    assert "INVALID_API_KEY" in fleet.stats.last_error
+    assert "invalid_api_key" in fleet.stats.last_error
     assert fleet.buffered_count == fleet.measured_count > 0
 
 
@@ -183,12 +183,12 @@ def test_invalid_server_url_is_rejected() -> None:
         backend_url("127.0.0.1:8080", "devices")
 
 
-def test_command_requires_a_key_or_an_admin_token(tmp_path: Path) -> None:
+def test_command_requires_a_key_or_an_operator_token(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["sim", "boards"], env={"TALLY_SIM_API_KEY": ""})
     assert result.exit_code == 2
     assert "Boards need an API key" in result.stderr
     result = CliRunner().invoke(
-        cli, ["sim", "boards", "--admin-token-file", str(tmp_path / "none")]
+        cli, ["sim", "boards", "--operator-token-file", str(tmp_path / "none")]
     )
     assert result.exit_code == 2
     assert "Cannot read" in result.stderr
@@ -211,7 +211,7 @@ def test_command_posts_readings_and_stops_at_ctrl_c(tmp_path: Path) -> None:
             "--url",
             url,
         )
-        key = ("--admin-token-file", str(tmp_path / "data" / "devices-admin.key"))
+        key = ("--operator-token-file", str(tmp_path / "data" / "operator.token"))
         done = tally(tmp_path, *words, *key, "--requests", "12")
         assert done.returncode == 0, done.stderr
         assert re.search(r"boards: 3 \(\d registered.* in 12 requests, 0 failed", done.stdout), (

@@ -93,7 +93,7 @@ async def test_offline_readings_are_sent_in_batches_oldest_first(
         InjectedFault(path=DATA, drop="before", times=2),
         InjectedFault(path=DATA, drop="after", times=2),
         InjectedFault(
-            path=DATA, status=503, body='{"error":"UNAVAILABLE","message":"away"}', times=3
+            path=DATA, status=503, body='{"code":"unavailable","detail":"away"}', times=3
         ),
         InjectedFault(
             path=DATA, status=502, body="<html>a proxy", content_type="text/html", times=2
@@ -162,7 +162,7 @@ async def test_wrong_key_is_not_retried_and_loses_nothing(harness: DevicesHarnes
     devices = harness.devices_client(api_key=Secret("0" * 64))
     board = harness.board(devices)
     board.measure()
-    with pytest.raises(ServerRejection, match="INVALID_API_KEY"):
+    with pytest.raises(ServerRejection, match="invalid_api_key"):
         await board.deliver()
     assert devices.stats.requests == 1
     assert len(board.buffer) == 1
@@ -281,12 +281,14 @@ async def test_rate_limiting_counts_as_failure_with_message(harness: DevicesHarn
     board.measure()
     await board.register()
     harness.faults.add(
-        InjectedFault(path=DATA, status=429, body='{"error":"RATE_LIMITED","message":"Too many"}')
+        InjectedFault(
+            path=DATA, status=429, body='{"code":"rate_limit_exceeded","detail":"Too many"}'
+        )
     )
     with pytest.raises(RateLimited) as refusal:
         await board.deliver()
     assert refusal.value.retry_after == 1
-    assert devices.stats.last_error == "429 RATE_LIMITED Too many"
+    assert devices.stats.last_error == "429 rate_limit_exceeded Too many"
 
 
 async def test_board_clock_drifts() -> None:

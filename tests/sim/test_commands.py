@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from pyreqwest.client import SyncClientBuilder
 
+from tally.sim.page_protection import CONTROL_HEADERS
+
 PROGRAM = [sys.executable, "-m", "tally.cli", "sim"]
 TIMEOUT_SECONDS = 120
 
@@ -36,6 +38,7 @@ def running_command(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]
 def get_json(url: str, body: Any = None) -> Any:
     with SyncClientBuilder().error_for_status(True).build() as client:
         request = client.get(url) if body is None else client.post(url).body_json(body)
+        request = request.headers(CONTROL_HEADERS)
         return request.build().send().json()
 
 

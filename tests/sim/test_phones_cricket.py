@@ -1,6 +1,7 @@
 """Virtual phones on the real cricket backend, including two devices of one user."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from tally.kit.clock import SystemClock
 from tally.kit.server import serving
 from tally.settings import Settings
 from tally.sim.apns.simulator import ApnsSimulator
+from tally.sim.demo.phones import follow_live_matches
 from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.phones.activitykit import ActivityState
 from tally.sim.phones.cricket_client import CricketClient
@@ -196,6 +198,18 @@ async def test_offline_unfollow_reaches_the_server_at_the_next_launch(site: Cric
     assert match in await phone.api.follows()
     await phone.launch()
     assert await phone.api.follows() == {}
+
+
+async def test_phones_of_the_demo_follow_live_matches_while_another_is_offline(
+    site: CricketSite,
+) -> None:
+    await site.match("130")
+    away, online = site.phone("ada", "ada-phone"), site.phone("bob", "bob-phone")
+    for phone in (away, online):
+        await phone.launch()
+    await away.set_online(is_online=False)
+    await follow_live_matches([away, online], random.Random(1))
+    assert len(await online.api.follows()) == 1
 
 
 async def test_app_started_activity_is_registered(

@@ -14,6 +14,7 @@ from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import ManualClock
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.oidc.cognito import CognitoSimulator
+from tally.sim.page_protection import CONTROL_HEADERS
 from tally.sim.sportmonks.core import API_TOKEN
 from tally.sim.sportmonks.cricsheet import BUNDLED_MATCH_ID, bundled_match
 from tally.sim.sportmonks.mistakes import Misreport, Mistakes, random_mistakes
@@ -40,6 +41,7 @@ class SportMonksSite:
 
     async def control(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         request = self.client.request(method, f"{self.sportmonks.url}/_sim{path}")
+        request = request.headers(CONTROL_HEADERS)
         response = await (request if body is None else request.body_json(body)).build().send()
         content = await response.bytes()
         return response.status, msgspec.json.decode(bytes(content)) if content else None

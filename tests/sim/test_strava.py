@@ -14,6 +14,7 @@ from pyreqwest.response import Response
 from tally.kit.clock import ManualClock
 from tally.sim.browser import Browser, query_parameters
 from tally.sim.fault_injection import InjectedFault
+from tally.sim.page_protection import CONTROL_HEADERS
 from tally.sim.request_parsing import with_query
 from tally.sim.strava.core import Consent
 from tally.sim.strava.model import StravaAthlete
@@ -100,7 +101,8 @@ async def fetch(
 async def control(
     strava: StravaSimulator, http: Client, method: str, path: str, body: Any
 ) -> Response:
-    return await http.request(method, f"{strava.url}/_sim/{path}").body_json(body).build().send()
+    request = http.request(method, f"{strava.url}/_sim/{path}").headers(CONTROL_HEADERS)
+    return await request.body_json(body).build().send()
 
 
 def error_fields(body: Any) -> tuple[str, str, str]:
@@ -348,6 +350,46 @@ async def test_deauthorization_revokes_everything(
     )
     again = http.post(f"{strava.url}/oauth/deauthorize").bearer_auth(grant.access_token)
     assert (await again.build().send()).status == 401
+
+
+async def revoke(
+    strava: StravaSimulator, http: Client, token: str, secret: str | None = None
+) -> int:
+    application = strava.application
+    request = http.post(f"{strava.url}/oauth/revoke").form({"token": token})
+    secret = application.client_secret if secret is None else secret
+    return (await request.basic_auth(str(application.client_id), secret).build().send()).status
+
+
+async def test_revocation_takes_either_token_and_needs_the_client_secret(
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
+) -> None:
+    """A repetition and an unknown token succeed, as in RFC 7009."""
+    for name in ("access_token", "refresh_token"):
+        grant = strava.authorizations.grant(ana.id, ALL)
+        assert await revoke(strava, http, getattr(grant, name), "wrong") == 401
+        assert strava.authorizations.access_token_for(ana.id) is not None
+        assert await revoke(strava, http, getattr(grant, name)) == 200
+        assert strava.authorizations.access_token_for(ana.id) is None
+        assert await revoke(strava, http, getattr(grant, name)) == 200
+    assert await revoke(strava, http, "unknown") == 200
+    assert await revoke(strava, http, "") == 400
+    assert (await http.post(f"{strava.url}/oauth/revoke").build().send()).status == 400
+
+
+async def test_an_inactive_application_gets_403_for_every_call(
+    strava: StravaSimulator, http: Client, ana: StravaAthlete
+) -> None:
+    """Until its owner subscribes."""
+    activity, grant = strava.record(ana.id), strava.authorizations.grant(ana.id, ALL)
+    await control(strava, http, "POST", "application", {"inactive": True})
+    refused = await fetch(strava, http, activity.id, grant.access_token)
+    fault = {"resource": "Application", "field": "Status", "code": "Inactive"}
+    assert (refused.status, (await refused.json())["errors"]) == (403, [fault])
+    assert (await refresh(strava, http, grant.refresh_token))[0] == 403
+    assert await revoke(strava, http, grant.refresh_token) == 403
+    await control(strava, http, "POST", "application", {"inactive": False})
+    assert (await fetch(strava, http, activity.id, grant.access_token)).status == 200
 
 
 # Activities
@@ -786,7 +828,8 @@ async def test_control_api_covers_every_function(
         "delete",
         "update",
     ]
-    state = await (await http.get(f"{strava.url}/_sim/state").build().send()).json()
+    request = http.get(f"{strava.url}/_sim/state").headers(CONTROL_HEADERS)
+    state = await (await request.build().send()).json()
     assert (state["deliveries"]["accepted"], len(state["athletes"]), len(state["connected"])) == (
         4,
         2,

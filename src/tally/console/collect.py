@@ -6,10 +6,17 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from tally.collect.model.records import AuditEvent, MilestoneWithAwards
+from tally.collect.model.accounts import AccountDeletion
+from tally.collect.model.records import (
+    AuditEvent,
+    Milestone,
+    MilestoneStatus,
+    MilestoneWithAwards,
+)
 from tally.collect.service.audit import AuditKey
 from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
+from tally.console.formatting import pluralize
 from tally.console.mint_counter import PART_MINTED
 from tally.console.shell import Region, Shell, card, empty_state, not_started
 from tally.console.statue_scene import aim_camera, draw
@@ -38,6 +45,7 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
             chosen = ui.select(known, label="Athlete", with_input=True).classes("w-72")
             typed = ui.input("Or a user ID").classes("w-72").props("hint='Press Enter'")
         view.build()
+        deletions = DeletionsCard(collect)
 
         async def show() -> None:
             await view.show(str(typed.value or chosen.value or ""))
@@ -46,7 +54,9 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
         typed.on("keydown.enter", show)
         if known:
             chosen.set_value(await _latest_athlete(collect, known))
+        await deletions.refresh()
         ui.timer(2.0, view.refresh)
+        ui.timer(5.0, deletions.refresh)
 
 
 async def _latest_athlete(collect: Collect, known: Mapping[str, str]) -> str:
@@ -66,6 +76,7 @@ class AthleteView:
         self._drawn: tuple[str, int] | None = None
 
     def build(self) -> None:
+        self._notices = Region(ui.column().classes("gap-1 w-full"))
         with ui.element("div").classes("tally-side-main"):
             with ui.column().classes("gap-4 w-full"):
                 with card("Milestones", about="Goals and their progress"):
@@ -96,7 +107,10 @@ class AthleteView:
         if not self._user_id:
             return
         try:
-            milestones = await self._collect.services.milestones.all(self._user_id)
+            milestones = sorted(
+                await self._collect.services.milestones.all(self._user_id),
+                key=lambda entry: entry.milestone.archived_at is not None,
+            )
         except TallyError as error:
             ui.notify(error.message, type="warning")
             return
@@ -106,13 +120,32 @@ class AthleteView:
             (entry for entry in milestones if entry.milestone.milestone_id == self._chosen),
             milestones[0] if milestones else None,
         )
-        if current is not None:
-            await self._show_model(
-                await self._collect.services.milestones.get(
-                    self._user_id, current.milestone.milestone_id
-                )
-            )
+        if current is None:
+            self._clear_model()
+        else:
+            await self._show_model(current)
+        await self._show_notices()
         await self._show_audit()
+
+    async def _show_notices(self) -> None:
+        """Show what an operator or the athlete has to do."""
+        connection = await self._collect.services.linking.status(self._user_id)
+        needs_relink = connection is not None and connection.needs_relink
+        parked, _ = await self._collect.services.retries.parked(None, MAX_EVENTS, None)
+        notices = strava_notices(
+            needs_relink=needs_relink,
+            is_inactive=await self._is_inactive(),
+            parked=len(parked),
+        )
+        self._notices.show(notices, lambda: _show_notice_lines(notices))
+
+    async def _is_inactive(self) -> bool:
+        try:
+            for probe in self._collect.probes:
+                await probe.check()
+        except TallyError:
+            return True
+        return False
 
     def _list(self, milestones: list[MilestoneWithAwards]) -> None:
         if not milestones:
@@ -135,14 +168,21 @@ class AthleteView:
                 bar = ui.linear_progress(share, show_value=False).classes("w-full tally-bar")
                 bar.props(f"aria-label='{milestone.percent} percent' rounded size=8px")
                 parts = f"{milestone.parts_minted} of {milestone.parts_total} parts"
-                status = f"{parts}, {milestone.status.value.lower()}"
-                ui.label(status).classes("tally-quiet tally-small")
+                ui.label(f"{parts}, {_status(milestone)}").classes("tally-quiet tally-small")
             row.on("click", lambda chosen=milestone.milestone_id: self._choose(chosen))
             row.on("keydown.enter", lambda chosen=milestone.milestone_id: self._choose(chosen))
 
     async def _choose(self, milestone_id: str) -> None:
         self._chosen, self._drawn = milestone_id, None
         await self.refresh()
+
+    def _clear_model(self) -> None:
+        """Remove what belongs to the athlete shown before."""
+        self._drawn = None
+        self._ledger.rows = []
+        self._ledger.update()
+        self._title.set_text("No milestone, no model.")
+        self._scene_box.clear()
 
     async def _show_model(self, entry: MilestoneWithAwards) -> None:
         milestone = entry.milestone
@@ -181,6 +221,61 @@ class AthleteView:
         self._audit.show(events, lambda: _show_events(events))
 
 
+class DeletionsCard:
+    """The account deletions in progress; hidden while there are none."""
+
+    def __init__(self, collect: Collect) -> None:
+        self._deletions = collect.services.deletions
+        about = "In progress. Every step is retried until it succeeds."
+        with card("Account deletions", about=about) as self._card:
+            self._list = Region(ui.column().classes("gap-2 w-full"))
+        self._card.set_visibility(False)
+
+    async def refresh(self) -> None:
+        try:
+            found, _ = await self._deletions.page(MAX_EVENTS, None)
+        except TallyError:
+            return  # the athlete's part of the page reports it
+        self._card.set_visibility(bool(found))
+        self._list.show(found, lambda: _show_deletions(found))
+
+
+def _show_deletions(deletions: Sequence[AccountDeletion]) -> None:
+    for deletion in deletions:
+        steps = ", ".join(step.value for step in deletion.remaining)
+        retry = deletion.retry
+        noun = pluralize(retry.attempts, "failed attempt", "failed attempts")
+        failures = f"{retry.attempts} {noun}, last error {retry.last_error}"
+        requested_at = datetime.fromisoformat(deletion.requested_at)
+        with ui.row().classes("gap-x-3 gap-y-0 items-baseline"):
+            ui.label(f"{requested_at:%Y-%m-%d %H:%M:%S} UTC").classes(
+                "tally-quiet tally-small tally-numbers"
+            )
+            ui.label(deletion.user_id).classes("tally-small text-weight-medium")
+            ui.label(f"Remaining: {steps}").classes("tally-small")
+            if retry.attempts:
+                ui.label(failures).classes("tally-quiet tally-small")
+
+
+def strava_notices(*, needs_relink: bool, is_inactive: bool, parked: int) -> list[str]:
+    """Return the notices about Strava, the most urgent first."""
+    notices = []
+    if is_inactive:
+        notices.append("Strava has deactivated the application. Reactivate it at Strava.")
+    if needs_relink:
+        notices.append("Strava rejected the tokens of this athlete, who has to link again.")
+    if parked:
+        count = f"{parked} or more" if parked >= MAX_EVENTS else str(parked)
+        noun = "event waits" if parked == 1 else "events wait"
+        notices.append(f"{count} parked {noun} for a relink or an operator.")
+    return notices
+
+
+def _show_notice_lines(notices: Sequence[str]) -> None:
+    for notice in notices:
+        ui.label(notice).classes("text-weight-medium").props("role=status")
+
+
 def _show_events(events: Sequence[AuditEvent]) -> None:
     if not events:
         empty_state("No events yet.")
@@ -191,6 +286,15 @@ def _show_events(events: Sequence[AuditEvent]) -> None:
             ui.label(f"{at:%Y-%m-%d %H:%M:%S} UTC").classes("tally-quiet tally-small tally-numbers")
             ui.label(event.event_type).classes("tally-small text-weight-medium")
             ui.label(facts).classes("tally-quiet tally-small").style("overflow-wrap: anywhere")
+
+
+def _status(milestone: Milestone) -> str:
+    if milestone.archived_at is not None:
+        is_completed = milestone.status is MilestoneStatus.COMPLETED
+        return "archived, completed" if is_completed else "archived"
+    if milestone.stalled_reason is not None:
+        return f"stalled: {milestone.stalled_reason.replace('_', ' ')}"
+    return milestone.status.value.lower()
 
 
 def _metres(amount: float) -> str:

@@ -1,15 +1,19 @@
 """The console context: everything that pages may read or call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from tally.console.access import Changes
 from tally.console.traffic import TrafficHistory
-from tally.kit.backend import Backend, Probe
+from tally.instance.console_sessions import ConsoleSessions
+from tally.instance.operators import OperatorAccounts
+from tally.kit.backend import Backend
 from tally.kit.clock import Clock
 from tally.kit.jobs import JobRunner
-from tally.settings import Secret, Settings
+from tally.settings import Settings
 from tally.sim.oidc.users import make_user
+from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.report import PatternRow
 from tally.store.store import Store
@@ -25,20 +29,26 @@ B = TypeVar("B", bound=Backend)
 class ConsoleContext:
     """Passed to every page; one field per collaborator, because pages need different subsets.
 
-    `outside` is set only in the demo. Without a password the console is open to everyone.
+    `engine` is for the state of the store and the data browser, which no access pattern covers.
+    `outside` is set only in the demo.
     """
 
     settings: Settings
     clock: Clock
     store: Store
+    engine: Engine
     catalogue: Catalogue
     backends: Mapping[str, Backend]
-    probes: Sequence[Probe]
     runner: JobRunner
     traffic: TrafficHistory
     patterns: Callable[[], list[PatternRow]]
+    operators: OperatorAccounts
+    sessions: ConsoleSessions
     outside: "SimulatedServices | None" = None
-    password: Secret | None = None
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(self.sessions, self.operators)
 
     def backend(self, name: str, kind: type[B]) -> B | None:
         """Return the backend with this name, or None if this instance does not run it."""

@@ -70,9 +70,10 @@ def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
             heading("Match")
             empty_state(error.message)
             return
+        held = ", held by an operator" if view.fixture.is_held else ""
         heading(
             " v ".join(team.name for team in view.teams),
-            f"{view.league_name}, {view.fixture.match_type}",
+            f"{view.league_name}, {view.fixture.match_type}{held}",
         )
         await _MatchPage(context, cricket, match_id).build()
 
@@ -83,7 +84,8 @@ class _MatchPage:
     def __init__(self, context: ConsoleContext, cricket: Cricket, match_id: str) -> None:
         self._cricket = cricket
         self._match_id = match_id
-        self._iphone = Iphone(context, self._match_id)
+        phones = None if context.outside is None else context.outside.phones
+        self._iphone = None if phones is None else Iphone(context, phones, match_id)
 
     async def build(self) -> None:
         with ui.element("div").classes("tally-phone-side"):
@@ -106,7 +108,8 @@ class _MatchPage:
                 with card("Scorecard"):
                     self._cards = Region(ui.column().classes("w-full"))
             with ui.column().classes("gap-4 w-full"):
-                self._iphone.build()
+                if self._iphone is not None:
+                    self._iphone.build()
                 with card("Followers", about="Followers and their Live Activities"):
                     self._followers = Region(ui.element("dl").classes("tally-facts tally-numbers"))
                 with card("Key events", about="Newest first"):
@@ -148,7 +151,8 @@ class _MatchPage:
             else ()
         )
         self._events.show(events, lambda: _events(events))
-        self._iphone.refresh()
+        if self._iphone is not None:
+            self._iphone.refresh()
 
     def _show_rate(self, balls: tuple[Ball, ...]) -> None:
         series = [

@@ -147,7 +147,7 @@ async def _show(
 ) -> None:
     """Run the operation and show its items as JSON."""
     results.clear()
-    engine = context.store.engine
+    engine = context.engine
     try:
         if isinstance(operation, api.Query):
             page = await engine.query(operation)

@@ -47,7 +47,7 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
             not_started("devices")
             return
         await _device_list(context, devices)
-        await _keys(devices)
+        await _keys(context, devices)
 
     @shell.page("/devices/{hardware_id}", "Device", is_headed=False)
     async def device(hardware_id: str) -> None:
@@ -96,14 +96,14 @@ def _device_row(device: Device, now: datetime) -> dict[str, str]:
     }
 
 
-async def _keys(devices: Devices) -> None:
+async def _keys(context: ConsoleContext, devices: Devices) -> None:
     with card(
         "API keys",
         about="Devices authenticate with an API key. A key is shown only once, when it is created.",
     ):
         with ui.row().classes("items-center"):
             description = ui.input("Description of the new key").classes("w-64")
-            ui.button("Create key", icon="key", on_click=lambda: create())  # noqa: PLW0108  (defined below)
+            create_button = ui.button("Create key", icon="key")
         key_list = ui.column().classes("w-full gap-1")
 
     async def refresh() -> None:
@@ -111,10 +111,11 @@ async def _keys(devices: Devices) -> None:
         key_list.clear()
         with key_list:
             for key in page:
-                _key_row(devices, key, refresh)
+                _key_row(context, devices, key, refresh)
 
     async def create() -> None:
-        _, raw = await devices.services.keys.create(description.value or None)
+        async with context.changes.audited("api_key_create", "devices/api-keys"):
+            _, raw = await devices.services.keys.create(description.value or None)
         with ui.dialog() as dialog, ui.card():
             ui.label("Copy the key now. It is not shown again.").props("role=heading aria-level=2")
             ui.label(raw).classes("text-weight-bold").style("font-family: monospace").props(
@@ -125,12 +126,16 @@ async def _keys(devices: Devices) -> None:
         description.set_value("")
         await refresh()
 
+    context.changes.control(create_button, create)
     await refresh()
 
 
-def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
+def _key_row(
+    context: ConsoleContext, devices: Devices, key: ApiKey, refresh: Callable[[], Any]
+) -> None:
     async def revoke() -> None:
-        await devices.services.keys.revoke(key.key_id)
+        async with context.changes.audited("api_key_revoke", f"devices/api-keys/{key.key_id}"):
+            await devices.services.keys.revoke(key.key_id)
         await refresh()
 
     with ui.row().classes("items-center gap-3"):
@@ -140,7 +145,8 @@ def _key_row(devices: Devices, key: ApiKey, refresh: Callable[[], Any]) -> None:
             "tally-quiet tally-small"
         )
         if key.is_active:
-            ui.button("Revoke", on_click=revoke).props("flat dense color=negative no-caps")
+            button = ui.button("Revoke").props("flat dense color=negative no-caps")
+            context.changes.control(button, revoke)
         else:
             ui.label("revoked").classes("text-negative")
 
@@ -157,7 +163,7 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
         time_span = ui.select(list(TIME_RANGES), value="10 minutes", label="Time range").classes(
             "w-48"
         )
-        _rename_form(devices, device)
+        _rename_form(context, devices, device)
     charts = ui.element("div").classes("tally-halves")
     sensor_charts: dict[str, ui.echart] = {}
 
@@ -171,7 +177,7 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
         since = max(0, now - TIME_RANGES[str(time_span.value)])
         for sensor in sorted(reading.sensors):
             series = await devices.services.history.series(
-                device.hardware_id, sensor, (since, now), CHART_POINTS
+                device.hardware_id, sensor, (since, now), CHART_POINTS, owner="console"
             )
             if sensor not in sensor_charts:
                 with charts, card(sensor):
@@ -192,14 +198,16 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
     ui.timer(3.0, refresh, immediate=False)
 
 
-def _rename_form(devices: Devices, device: Device) -> None:
+def _rename_form(context: ConsoleContext, devices: Devices, device: Device) -> None:
     name = ui.input("Device name", value=device.friendly_name or "").classes("w-64")
 
     async def rename() -> None:
-        await devices.services.devices.rename(device.hardware_id, name.value or None)
+        target = f"devices/devices/{device.hardware_id}"
+        async with context.changes.audited("device_rename", target):
+            await devices.services.devices.rename(device.hardware_id, name.value or None)
         ui.notify("Renamed. The name applies from the next reading.")
 
-    ui.button("Rename", on_click=rename).props("flat no-caps")
+    context.changes.control(ui.button("Rename").props("flat no-caps"), rename)
 
 
 def _sensor_values(reading: Reading) -> None:

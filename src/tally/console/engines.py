@@ -68,7 +68,7 @@ class EngineStatusReader:
 
     def _store_kind(self) -> str:
         settings = self._context.settings
-        if isinstance(self._context.store.engine, SqliteEngine):
+        if isinstance(self._context.engine, SqliteEngine):
             return "SQLite, embedded in this process"
         return (
             f"DynamoDB at {settings.dynamodb_endpoint}"
@@ -77,7 +77,7 @@ class EngineStatusReader:
         )
 
     async def _store(self) -> Facts:
-        engine, rates = self._context.store.engine, self._rates
+        engine, rates = self._context.engine, self._rates
         await engine.ping()
         reads, writes = rates.rate("store reads"), rates.rate("store writes")
         mean = rates.rate("store seconds") / (reads + writes) if reads + writes else 0.0

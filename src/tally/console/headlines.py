@@ -3,6 +3,7 @@
 Every query is bounded: it uses counters in memory or reads at most a few pages.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Final, TypeAlias
 from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
 from tally.console.counter_rates import CounterRates
-from tally.console.formatting import format_rate, format_span, pluralize
+from tally.console.formatting import format_duration, format_rate, format_span, pluralize
 from tally.console.mint_counter import MintCounter
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.service.queries.matches import MatchFilter, MatchView
@@ -66,6 +67,7 @@ async def cricket_headline(cricket: Cricket, rates: CounterRates, clock: Clock) 
         _score(live[0]),
         f"on {screens} Lock Screens",
         f"{format_rate(rates.rate('pushes'))} pushes/s",
+        *_feed_details(cricket),
     )
     problem = ""
     if not cricket.push_gateway.is_configured:
@@ -75,6 +77,19 @@ async def cricket_headline(cricket: Cricket, rates: CounterRates, clock: Clock) 
     return Headline(
         str(len(live)), pluralize(len(live), "match live", "matches live"), details, problem
     )
+
+
+def _feed_details(cricket: Cricket) -> tuple[str, ...]:
+    """Describe the feed and the activities; without what this instance does not know."""
+    feed = cricket.live.poller.metrics
+    age, to_push = feed.feed_age(), feed.last_to_push
+    confirmed = cricket.live.orchestrator.sweeper.counts.confirmed_ratio()
+    details = [] if math.isnan(age) else [f"scores polled {age:.0f} s ago"]
+    if not math.isnan(to_push):
+        details.append(f"last update pushed in {format_duration(to_push)}")
+    if not math.isnan(confirmed):
+        details.append(f"{confirmed:.0%} of Live Activities confirmed")
+    return tuple(details)
 
 
 async def _next_match(cricket: Cricket, clock: Clock) -> tuple[str, ...]:
@@ -151,7 +166,7 @@ class MintHeadline:
 
 async def scoreboard_headline(scoreboard: Scoreboard) -> Headline:
     board = await scoreboard.services.leaderboard.top(1)
-    watching = scoreboard.services.stream_slots.open_count
+    watching = scoreboard.services.broadcaster.viewer_count
     problem = "Redis unavailable" if scoreboard.services.leaderboard.breaker.is_failing else ""
     if not board.standings:
         return Headline("0", "players", ("no players yet",), problem)

@@ -1,7 +1,7 @@
 """A virtual iPhone on the match page: its Lock Screen shows the payload that was pushed to it.
 
 The phone is one of the demo's. It follows the match through the real API and receives pushes from
-the APNs simulator. Outside the demo there is none.
+the APNs simulator. Only the demo has one.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from tally.console.shell import Region, card
 
 # The console also runs where the extra "demo" is not installed.
 if TYPE_CHECKING:
+    from tally.sim.demo.phones import DemoPhones
     from tally.sim.phones.activitykit import PhoneActivity
-    from tally.sim.phones.phone import VirtualPhone
 
 FOLLOW_STATES: Final = {
     "not following": ("notifications_none", "Not following: tap to follow"),
@@ -41,8 +41,9 @@ ACTIVITY: Final = (
 class Iphone:
     """The virtual phone for one match."""
 
-    def __init__(self, context: ConsoleContext, match_id: str) -> None:
+    def __init__(self, context: ConsoleContext, phones: "DemoPhones", match_id: str) -> None:
         self._context = context
+        self._phones = phones
         self._match_id = match_id
 
     def build(self) -> None:
@@ -54,20 +55,24 @@ class Iphone:
                 self._clock = ui.label().classes("text-h4 text-center")
                 self._screen = Region(ui.column().classes("w-full gap-2"))
             with ui.row().classes("items-center gap-1 w-full"):
-                self._bell = ui.button(
-                    "Follow", icon="notifications_none", on_click=self.follow
-                ).props("no-caps data-follow=1")
-                ui.button("Dismiss activity", on_click=self.swipe).props("flat no-caps dense")
-                ui.button("Quit the app", on_click=self.kill).props(
-                    "flat no-caps dense color=negative"
+                self._bell = ui.button("Follow", icon="notifications_none").props(
+                    "no-caps data-follow=1"
                 )
+                swipe = ui.button("Dismiss activity").props("flat no-caps dense")
+                kill = ui.button("Quit the app").props("flat no-caps dense color=negative")
+                for button, run in (
+                    (self._bell, self.follow),
+                    (swipe, self.swipe),
+                    (kill, self.kill),
+                ):
+                    self._context.changes.control(button, run)
             self._status = ui.label().classes("tally-quiet")
 
     def refresh(self) -> None:
         self._clock.set_text(f"{self._context.clock.now():%H:%M}")
-        phone = self._phone
+        phone = self._phones.visitor
         if phone is None:
-            self._screen.show("no phone", lambda: ui.label("Only the demo (tally up) has phones."))
+            self._screen.show("no phone", lambda: ui.label("The phone has not started yet."))
             return
         activities = [
             activity
@@ -90,30 +95,28 @@ class Iphone:
         )
 
     async def follow(self) -> None:
-        phone = self._phone
+        phone = self._phones.visitor
         if phone is None:
             return
-        app = phone.app or await phone.launch()
-        if self._match_id in app.follows.followed:
-            await app.follows.unfollow(self._match_id)
-        elif not await app.follows.follow(self._match_id):
-            ui.notify(phone.api.last_error or "Request failed", type="warning")
+        async with self._context.changes.audited("demo_phone_follow", self._match_id):
+            app = phone.app or await phone.launch()
+            if self._match_id in app.follows.followed:
+                await app.follows.unfollow(self._match_id)
+            elif not await app.follows.follow(self._match_id):
+                ui.notify(phone.api.last_error or "Request failed", type="warning")
         self.refresh()
 
     async def swipe(self) -> None:
-        if self._phone is not None:
-            await self._phone.swipe_away(self._match_id)
+        if self._phones.visitor is not None:
+            async with self._context.changes.audited("demo_phone_dismiss", self._match_id):
+                await self._phones.visitor.swipe_away(self._match_id)
             self.refresh()
 
-    def kill(self) -> None:
-        if self._phone is not None:
-            self._phone.quit()
+    async def kill(self) -> None:
+        if self._phones.visitor is not None:
+            async with self._context.changes.audited("demo_phone_quit", self._match_id):
+                self._phones.visitor.quit()
             self.refresh()
-
-    @property
-    def _phone(self) -> "VirtualPhone | None":
-        crowd = self._context.outside.phones if self._context.outside is not None else None
-        return None if crowd is None else crowd.visitor
 
 
 def _lock_screen(activities: "Sequence[PhoneActivity]") -> None:

@@ -60,11 +60,8 @@ def _row(view: MatchView, now: datetime) -> _MatchRow:
 
 
 def _state(view: MatchView) -> str:
-    if view.fixture.is_live:
-        return "live"
-    # Archived while it was live, because the score service stopped listing it.
-    is_cut_short = view.is_over and not view.fixture.status.is_over
-    return "no result received" if is_cut_short else view.fixture.status.value.replace("_", " ")
+    state = "live" if view.fixture.is_live else view.fixture.status.value.replace("_", " ")
+    return f"{state}, held" if view.fixture.is_held else state
 
 
 def _lists(rows: Sequence[_MatchRow]) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from fastapi import FastAPI
-from nicegui import ui
+from nicegui import core, ui
 from nicegui.storage import Storage
 from starlette.routing import Mount
 
+from tally.console.access import AccessMiddleware, respond_not_found
 from tally.console.collect import add_collect_pages
 from tally.console.context import ConsoleContext
 from tally.console.cricket import add_cricket_pages
@@ -21,10 +22,13 @@ from tally.console.dashboard import Dashboard
 from tally.console.data import add_data_pages
 from tally.console.devices import add_devices_pages
 from tally.console.home import add_home_pages
-from tally.console.login import add_login_page
+from tally.console.login import LoginPage
+from tally.console.open_pages import OpenPages
+from tally.console.page_owners import bind_pages_to_sessions
+from tally.console.protection import ProtectionMiddleware, add_nonces
 from tally.console.scoreboard import add_scoreboard_pages
 from tally.console.shell import Shell
-from tally.settings import Secret
+from tally.kit.tasks import cancel_all
 
 PATH: Final = "/console"
 TAB_SECONDS: Final = 3_600.0
@@ -35,31 +39,35 @@ class Console:
     """The console application, ready to be mounted."""
 
     app: FastAPI
+    login: LoginPage
     context: ConsoleContext
     dashboard: Dashboard
+    open_pages: OpenPages
 
     @property
     def mount(self) -> Mount:
-        return Mount(PATH, self.app)
+        admitted = AccessMiddleware(self.app, self.login, self.context.sessions)
+        return Mount(PATH, ProtectionMiddleware(admitted))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve pages and sample metrics for the lifetime of the context."""
         async with self.app.router.lifespan_context(self.app), self.dashboard.running():
-            sampling = asyncio.create_task(self.context.traffic.run())
+            tasks = [
+                asyncio.create_task(self.context.traffic.run()),
+                asyncio.create_task(self.open_pages.run()),
+            ]
             try:
                 yield
             finally:
-                sampling.cancel()
-                await asyncio.wait({sampling})
+                await cancel_all(tasks)
 
 
-def build_mounted_console(context: ConsoleContext, secret: Secret) -> Console:
-    """Build the console; `secret` signs session cookies."""
-    shell, dashboard = Shell(context), Dashboard(context)
+def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
+    open_pages = OpenPages(context.sessions, context.clock)
+    shell, dashboard = Shell(context, open_pages), Dashboard(context)
     add_home_pages(shell, context, dashboard)
     for add_pages in (
-        add_login_page,
         add_cricket_pages,
         add_collect_pages,
         add_scoreboard_pages,
@@ -67,17 +75,17 @@ def build_mounted_console(context: ConsoleContext, secret: Secret) -> Console:
         add_data_pages,
     ):
         add_pages(shell, context)
-    # Sessions survive a restart because they are stored in the data directory. Storage of closed
-    # tabs expires soon, so that it does not grow.
-    Storage.path = context.settings.data_dir.resolve() / "console"
+    # The storage of closed tabs expires soon, so that it does not grow.
     Storage.max_tab_storage_age = TAB_SECONDS
+    add_nonces()
+    bind_pages_to_sessions()
+    core.app.add_exception_handler(404, respond_not_found)
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(
         console,
         title="Tally",
         favicon="⚡",
-        storage_secret=secret.reveal(),
         dark=None,
         reconnect_timeout=10,
     )
-    return Console(console, context, dashboard)
+    return Console(console, login, context, dashboard, open_pages)

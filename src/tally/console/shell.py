@@ -1,19 +1,20 @@
-"""The frame around every page: access check, header with navigation, and shared page elements."""
+"""The frame around every page: header with navigation and operator, and shared page elements."""
 
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Final, ParamSpec
 
-from nicegui import app, ui
+from nicegui import ui
 
+from tally.console.access import page_session
 from tally.console.context import ConsoleContext
+from tally.console.open_pages import OpenPages
 from tally.console.theme import apply_theme
 
 P = ParamSpec("P")
 
 HOME: Final = "/"
-LOGIN: Final = "/login"
 # Path, label and icon of each page in the header.
 NAVIGATION: Final = (
     ("/", "Home", "space_dashboard"),
@@ -30,8 +31,9 @@ Page = Callable[P, Awaitable[None] | None]
 class Shell:
     """Registers pages: `shell.page("/devices", "Devices")` decorates the function of one."""
 
-    def __init__(self, context: ConsoleContext) -> None:
+    def __init__(self, context: ConsoleContext, open_pages: OpenPages) -> None:
         self._context = context
+        self._open_pages = open_pages
 
     def page(
         self, path: str, title: str, about: str = "", *, is_headed: bool = True
@@ -41,13 +43,6 @@ class Shell:
         def register(fill: Page[P]) -> None:
             @wraps(fill)
             async def render(*args: P.args, **kwargs: P.kwargs) -> None:
-                if not self.is_allowed():
-                    # In the URL, not in storage: nothing is stored for visitors before they sign
-                    # in.
-                    ui.navigate.to(
-                        LOGIN if "{" in path or path == HOME else f"{LOGIN}?next_path={path}"
-                    )
-                    return
                 self._frame(path)
                 if is_headed:
                     heading(title, about)
@@ -58,9 +53,6 @@ class Shell:
             ui.page(path, title=f"{title} · Tally")(render)
 
         return register
-
-    def is_allowed(self) -> bool:
-        return self._context.password is None or bool(app.storage.user.get("is_signed_in"))
 
     def _frame(self, path: str) -> None:
         apply_theme()
@@ -84,6 +76,25 @@ class Shell:
                         icon,
                         is_current=target == path or (target != HOME and path.startswith(target)),
                     )
+            self._operator()
+
+    def _operator(self) -> None:
+        operator = page_session().operator
+        with ui.row().classes("items-center gap-1 no-wrap"):
+            ui.label(f"{operator.name} ({operator.role.value})").classes(
+                "tally-small tally-operator ellipsis"
+            ).props("data-operator=1")
+            ui.button("Sign out", icon="logout", on_click=self._sign_out).classes(
+                "tally-nav"
+            ).props(
+                f"flat no-caps color=white aria-label='Sign out' title='Sign out {operator.name}'"
+            )
+
+    async def _sign_out(self) -> None:
+        session = page_session()
+        await self._context.sessions.end(session)
+        await self._context.operators.record(session.operator, "console_sign_out", "console")
+        await self._open_pages.close_ended()
 
     def _navigation_button(self, target: str, name: str, icon: str, *, is_current: bool) -> None:
         button = ui.button(name, icon=icon, on_click=lambda: ui.navigate.to(target)).classes(

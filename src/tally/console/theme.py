@@ -51,7 +51,8 @@ body { background: #f6f7f5; color: #1c2321; }
   .tally-side-main { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); }
   .tally-phone-side { grid-template-columns: minmax(0, 1fr) 340px; }
 }
-@media (max-width: 899px) {
+.tally-operator { max-width: 12rem; }
+@media (max-width: 1139px) {
   .tally-nav .q-btn__content .block { position: absolute; width: 1px; height: 1px;
     overflow: hidden; clip-path: inset(50%); }
   .tally-nav { padding: 4px 8px; min-width: 0; }
@@ -59,15 +60,41 @@ body { background: #f6f7f5; color: #1c2321; }
 }
 @media (max-width: 599px) {
   .nicegui-content { padding: .75rem; }
-  .tally-brand { display: none; }
+  .tally-brand, .tally-operator { display: none; }
 }
 a:focus-visible, button:focus-visible, [tabindex]:focus-visible {
   outline: 3px solid #b5531c; outline-offset: 2px; }
+"""
+# The sign-in page has no other stylesheet.
+SIGN_IN_STYLE: Final = """
+:root { color-scheme: light dark; font-family: Roboto, system-ui, sans-serif; }
+body { margin: 0; min-height: 100vh; display: grid; place-items: center; background: #f6f7f5;
+  color: #1c2321; }
+main { box-sizing: border-box; width: min(26rem, 92vw); padding: 2rem; border-radius: 14px;
+  background: white; box-shadow: 0 1px 3px rgb(0 0 0 / .14); }
+h1 { margin: 0 0 .75rem; font-size: 1.75rem; font-weight: 500; color: #0f5c4d; }
+p { margin: 0 0 1.25rem; font-size: .875rem; line-height: 1.5; color: #4a5450; }
+code { white-space: nowrap; }
+label { display: block; margin-bottom: .5rem; font-size: .875rem; }
+input { box-sizing: border-box; width: 100%; padding: .7rem; font: inherit; color: inherit;
+  background: none; border: 1px solid #7f8c86; border-radius: 6px; }
+p[role=alert] { min-height: 1.3rem; margin: .5rem 0; color: #b3261e; }
+button { width: 100%; padding: .7rem; font: inherit; font-weight: 500; color: white;
+  background: #0f5c4d; border: 0; border-radius: 6px; cursor: pointer; }
+input:focus-visible, button:focus-visible { outline: 3px solid #b5531c; outline-offset: 2px; }
+@media (prefers-color-scheme: dark) {
+  body { background: #131816; color: #e6ebe8; }
+  main { background: #1d2421; }
+  h1 { color: #6fd0b8; }
+  p { color: #b4beb9; }
+  p[role=alert] { color: #ff9a90; }
+}
 """
 
 
 def apply_theme() -> None:
     """Add the colours and the stylesheet to the page."""
     ui.colors(**COLOURS)
-    ui.add_css(STYLE)
+    # `ui.add_css` adds a script, which the content security policy forbids.
+    ui.add_head_html(f"<style>{STYLE}</style>")
     ui.query("html").props("lang=en")

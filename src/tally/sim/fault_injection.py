@@ -20,10 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tally.kit.clock import Clock
 from tally.kit.event_stream import ABORT
-from tally.kit.http import ErrorFormat, ErrorMiddleware
+from tally.kit.http import ErrorMiddleware
+from tally.sim.page_protection import CONTROL_PREFIX, PageProtection
 from tally.sim.request_parsing import read_json_body
 
-CONTROL_PREFIX: Final = "/_sim"
 MAX_RECORDED_REQUESTS: Final = 10_000
 NO_CONTENT: Final = Response(status_code=204)
 
@@ -146,10 +146,12 @@ class FaultMiddleware:
 def simulator_app(
     name: str, routes: Sequence[Route], faults: FaultInjector, clock: Clock, lifespan: Any = None
 ) -> Starlette:
-    """The ASGI app of a simulator: its routes, error handling and fault injection."""
+    """The ASGI app of a simulator: routes, error handling, faults and protection from pages."""
     router = Router(list(routes), redirect_slashes=False)
-    app = FaultMiddleware(ErrorMiddleware(router, ErrorFormat(), f"sim-{name}"), faults, clock)
-    return Starlette(routes=[Mount("/", app)], lifespan=lifespan)
+    service = f"sim-{name}"
+    app = FaultMiddleware(ErrorMiddleware(router, service), faults, clock)
+    protected = ErrorMiddleware(PageProtection(app), service)
+    return Starlette(routes=[Mount("/", protected)], lifespan=lifespan)
 
 
 def fault_routes(faults: FaultInjector) -> list[Route]:

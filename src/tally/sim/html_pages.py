@@ -9,7 +9,8 @@ from starlette.responses import HTMLResponse
 
 # Forms may redirect to any registered application, so the policy does not restrict `form-action`.
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline';"
+    " frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
 MAX_CHOICES: Final = 30

@@ -91,6 +91,23 @@ def transient_error(status: int, headers: Mapping[str, str], message: str) -> Ta
     return Unavailable(message, retry_after=wait) if status == 408 or status >= 500 else None
 
 
+class ProblemDetail(msgspec.Struct, frozen=True):
+    """The part of an error response that clients use; empty if a proxy sent something else."""
+
+    code: str = ""
+    detail: str = ""
+
+    @classmethod
+    def decode(cls, content: bytes) -> "ProblemDetail":
+        try:
+            return msgspec.json.decode(content, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return cls()
+
+    def describe(self, status: int) -> str:
+        return f"{status} {self.code} {self.detail}".rstrip()
+
+
 def normalize_server_url(url: str) -> str:
     """Validate a server URL and remove its trailing slash."""
     parts = urlsplit(url)

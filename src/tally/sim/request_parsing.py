@@ -1,5 +1,6 @@
 """Parses requests to simulators: query strings, forms and JSON bodies; builds and checks URLs."""
 
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -44,6 +45,18 @@ def read_bearer_token(request: Request) -> str:
     """The token of an `Authorization: Bearer` header; empty if there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token if scheme.lower() == "bearer" else ""
+
+
+def read_basic_credentials(request: Request) -> tuple[str, str]:
+    """The name and password of an `Authorization: Basic` header; empty if there is none."""
+    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        name, _, password = b64decode(encoded, validate=True).decode().partition(":")
+    except (ValueError, UnicodeDecodeError):
+        return "", ""
+    return name, password
 
 
 def with_query(url: str, parameters: Mapping[str, str | None]) -> str:

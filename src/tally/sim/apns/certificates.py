@@ -76,7 +76,7 @@ def load_or_create_certificates(directory: Path) -> Certificates:
         ) + timedelta(days=1):
             return loaded
     created = make_certificates()
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in zip(paths, (created.authority, created.server), strict=True):
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

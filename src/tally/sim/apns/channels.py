@@ -92,7 +92,8 @@ class ChannelRegistry:
             config = msgspec.json.decode(stream.body, type=ChannelConfig)
         except msgspec.DecodeError:
             return error_response((400, "InvalidPushType"), headers)
-        if config.push_type != "LiveActivity":
+        # Apple documents "LiveActivity"; public clients send it in lower case.
+        if config.push_type.lower() != "liveactivity":
             return error_response((400, "InvalidPushType"), headers)
         if len(self.configs) >= self.max_channels or config.message_storage_policy not in {0, 1}:
             return error_response((400, "CannotCreateChannelConfig"), headers)

@@ -4,6 +4,7 @@ GET    /_sim/state                          counts, connections, pending faults
 GET    /_sim/log?target=                    recent requests; DELETE clears the log
 POST   /_sim/rules                          {"remembers": true, "takes_any_token": false}
 POST   /_sim/faults                         a PushFault; DELETE clears all
+PUT    /_sim/losses                         {"targets": […], "share": 0.1}: accept and drop silently
 PUT    /_sim/devices/{device}               {"mailbox": "my phones"}: register a device
 POST   /_sim/devices/{device}/tokens        {"kind": "device" | "start" | "update"}: issue a token
 DELETE /_sim/tokens/{token}                 unregister a token
@@ -16,7 +17,7 @@ DELETE /_sim/mailboxes/{name}               remove a mailbox and its devices
 import base64
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from starlette.applications import Starlette
@@ -24,12 +25,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route, Router
 
-from tally.kit.http import ErrorFormat, ErrorMiddleware, Json
+from tally.kit.http import ErrorMiddleware, Json
 from tally.sim.apns.channels import ChannelRegistry
 from tally.sim.apns.devices import DeviceRegistry, Mailbox, TokenKind
 from tally.sim.apns.faults import PushFault, PushFaultInjector
 from tally.sim.apns.request_log import RequestLog
 from tally.sim.fault_injection import NO_CONTENT
+from tally.sim.page_protection import PageProtection
 from tally.sim.request_parsing import read_json_body
 
 _encoder: Final = msgspec.json.Encoder()
@@ -70,6 +72,16 @@ class SimulatorRules(_ControlBody, frozen=True):
     takes_any_token: bool | None = None
 
 
+class PushLosses(_ControlBody, frozen=True):
+    """Pushes that are accepted and never delivered: to `targets`, and a share of all others.
+
+    A target is a token, a channel or a device.
+    """
+
+    targets: list[str] = msgspec.field(default_factory=list)
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class ApnsControl:
     """The routes under `/_sim`."""
@@ -81,7 +93,8 @@ class ApnsControl:
 
     def app(self) -> Starlette:
         router = Router(self.routes(), redirect_slashes=False)
-        return Starlette(routes=[Mount("/", ErrorMiddleware(router, ErrorFormat(), "sim-apns"))])
+        app = ErrorMiddleware(PageProtection(router), "sim-apns")
+        return Starlette(routes=[Mount("/", app)])
 
     def routes(self) -> list[Route]:
         return [
@@ -91,6 +104,7 @@ class ApnsControl:
             Route("/_sim/rules", self.set_rules, methods=["POST"]),
             Route("/_sim/faults", self.add_fault, methods=["POST"]),
             Route("/_sim/faults", self.clear_faults, methods=["DELETE"]),
+            Route("/_sim/losses", self.set_losses, methods=["PUT"]),
             Route("/_sim/devices/{device}", self.register, methods=["PUT"]),
             Route("/_sim/devices/{device}/tokens", self.issue, methods=["POST"]),
             Route("/_sim/tokens/{token}", self.retire, methods=["DELETE"]),
@@ -115,6 +129,7 @@ class ApnsControl:
                 "tokens": len(self.devices.tokens),
                 "channels": len(self.channels.configs),
                 "faults": self.faults.pending,
+                "lost": self.devices.lost,
             }
         )
 
@@ -141,6 +156,12 @@ class ApnsControl:
 
     async def clear_faults(self, _: Request) -> Response:
         self.faults.clear()
+        return NO_CONTENT
+
+    async def set_losses(self, request: Request) -> Response:
+        losses = await read_json_body(request, PushLosses)
+        self.devices.lossy_targets = set(losses.targets)
+        self.devices.loss_share = losses.share
         return NO_CONTENT
 
     async def register(self, request: Request) -> Response:

@@ -105,13 +105,18 @@ class VirtualDevice(msgspec.Struct):
 class DeviceRegistry:
     """All devices and tokens.
 
-    With `accepts_any_token`, pushes to unknown tokens succeed and are discarded.
+    With `accepts_any_token`, pushes to unknown tokens succeed and are discarded. Pushes can be lost
+    without an error, as on real phones: those to `lossy_targets` (tokens, channels or devices),
+    and `loss_share` of all others (0 to 1).
     """
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._rng = rng
         self.accepts_any_token = False
+        self.lossy_targets: set[str] = set()
+        self.loss_share = 0.0
+        self.lost = 0
         self.max_retired_tokens = MAX_RETIRED_TOKENS
         self.tokens: dict[str, IssuedToken] = {}
         # Retired tokens, oldest first. Beyond `max_retired_tokens` the oldest become unknown.
@@ -177,10 +182,19 @@ class DeviceRegistry:
         device = self.devices.get(delivery.device)
         if device is None:
             return
+        if self._is_lost(delivery):
+            self.lost += 1
+            return
         if device.is_online:
             device.mailbox.put(delivery)
         elif expiration > 0:
             device.stored[delivery.token or delivery.channel or ""] = (expiration, delivery)
+
+    def _is_lost(self, delivery: PushDelivery) -> bool:
+        targets = {delivery.device, delivery.token, delivery.channel}
+        return not self.lossy_targets.isdisjoint(targets) or (
+            self.loss_share > 0 and self._rng.random() < self.loss_share
+        )
 
     def _find(self, device: str) -> VirtualDevice:
         found = self.devices.get(device)

@@ -20,7 +20,9 @@ from typing import Final, Self, cast
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from tally.errors import TallyError
 from tally.kit.clock import Clock
+from tally.kit.hosts import AllowedHosts
 from tally.kit.server import listen, serving
 from tally.settings import Secret, Settings
 from tally.sim.apns.certificates import Certificates, load_or_create_certificates, make_certificates
@@ -32,7 +34,7 @@ from tally.sim.apns.http2 import Http2Connection
 from tally.sim.apns.provider_tokens import ProviderKey, ProviderTokenVerifier, make_provider_key
 from tally.sim.apns.push_service import PushService
 from tally.sim.apns.request_log import RequestLog
-from tally.sim.apns.streams import StreamHandler
+from tally.sim.apns.streams import Http2Response, Http2Stream, StreamHandler
 
 BUNDLE_ID: Final = "app.tally.cricket"
 KEY_FILE: Final = "apns-simulator.p8"
@@ -65,13 +67,14 @@ class ApnsSimulator:
         parts = (self.token_verifier, self.devices, self.channels, self.faults, self.log)
         self._service = PushService(bundle_id, clock, rng, *parts)
         self._connections: set[Http2Connection] = set()
+        self._allowed_hosts = AllowedHosts()
 
     @classmethod
     def load(cls, directory: Path, clock: Clock, bundle_id: str = BUNDLE_ID) -> Self:
         """Load the key and certificates from a directory; create them on first use."""
         path = directory / KEY_FILE
         if not path.exists():
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
             path.write_text(make_provider_key().pem)
         key = make_provider_key()
@@ -153,6 +156,20 @@ class ApnsSimulator:
 
     def _new_connection(self, handler: StreamHandler) -> Http2Connection:
         self.log.connections += 1
-        connection = Http2Connection(self.log.connections, handler, self._connections.discard)
+        connection = Http2Connection(
+            self.log.connections,
+            partial(_with_host_check, self._allowed_hosts, handler),
+            self._connections.discard,
+        )
         self._connections.add(connection)
         return connection
+
+
+def _with_host_check(
+    allowed: AllowedHosts, handler: StreamHandler, stream: Http2Stream
+) -> Http2Response | None:
+    try:
+        allowed.check(stream.headers.get(b":authority") or stream.headers.get(b"host", b""))
+    except TallyError:
+        return Http2Response(421, body=b'{"reason":"MisdirectedRequest"}')
+    return handler(stream)

@@ -86,10 +86,18 @@ class VirtualAthlete:
             await self._edit(latest, private=True)
         if self.rng.random() < DELETE:
             activity_id = self.rng.choice(tuple(self.recent_activities))
-            await self.strava.delete(activity_id)
-            self.recent_activities.remove(activity_id)
-            self.stats.deletions += 1
+            await self._delete(activity_id)
             self.stats.last_event = "deleted an activity"
+
+    async def _delete(self, activity_id: int) -> None:
+        # Counted before the request: one that is cancelled may still delete the activity.
+        self.stats.deletions += 1
+        try:
+            await self.strava.delete(activity_id)
+        except Unavailable:
+            self.stats.deletions -= 1
+            raise
+        self.recent_activities.remove(activity_id)
 
     async def _edit(self, activity_id: int, **fields: str | bool) -> None:
         await self.strava.edit(activity_id, **fields)

@@ -60,7 +60,7 @@ class CollectClient:
     async def _create_milestone(self, browser: Browser, goal: AthleteGoal) -> None:
         response = await browser.get(f"{self.url}/models")
         _expect_success(response, "Model list")
-        models = (await response.json())["models"]
+        models = (await response.json())["items"]
         if not models:
             raise Unavailable("The collect server has no models")
         # Deterministic: the same sport always selects the same model.

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from pyreqwest.client import ClientBuilder
@@ -57,12 +57,26 @@ VerifyToken = Annotated[
         help="Verify token that the collect server expects in the webhook handshake.",
     ),
 ]
+WebhookSecret = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TALLY_COLLECT_STRAVA_WEBHOOK_SECRET",
+        help="Last part of the webhook's path at the collect server.",
+    ),
+]
 StravaPort = Annotated[
     int, typer.Option(min=0, max=65535, help="Port for a Strava simulator started here.")
 ]
 OidcPort = Annotated[
     int, typer.Option(min=0, max=65535, help="Port for an OIDC simulator started here.")
 ]
+
+
+class CallbackSecrets(NamedTuple):
+    """What the collect server expects in the path and in the handshake of its webhook."""
+
+    path_secret: str | None
+    verify_token: str | None
 
 
 def athletes(
@@ -74,6 +88,7 @@ def athletes(
     seed: Seed = None,
     seconds: Seconds = None,
     verify_token: VerifyToken = None,
+    webhook_secret: WebhookSecret = None,
     strava_port: StravaPort = STRAVA_PORT,
     oidc_port: OidcPort = OIDC_PORT,
 ) -> None:
@@ -88,7 +103,8 @@ def athletes(
             )
             strava_url = strava
             if strava_url is None:
-                simulators = local_simulators(clock, url, verify_token, strava_port, oidc_port)
+                secrets = CallbackSecrets(webhook_secret, verify_token)
+                simulators = local_simulators(clock, url, secrets, strava_port, oidc_port)
                 strava_url = await stack.enter_async_context(simulators)
             fleet = AthleteFleet(
                 StravaControlClient(client, strava_url.rstrip("/")),
@@ -109,7 +125,7 @@ def athletes(
 async def local_simulators(
     clock: Clock,
     collect_url: str | None,
-    verify_token: str | None,
+    secrets: CallbackSecrets,
     strava_port: int,
     oidc_port: int,
 ) -> AsyncIterator[str]:
@@ -123,9 +139,8 @@ async def local_simulators(
             f"Strava is simulated at {strava.url}, the OIDC issuer at {issuer.issuer}", err=True
         )
         if collect_url is not None:
-            await strava.webhooks.subscribe(
-                f"{collect_url.rstrip('/')}/webhooks/strava", verify_token or ""
-            )
+            callback_url = f"{collect_url.rstrip('/')}/webhooks/strava/{secrets.path_secret or ''}"
+            await strava.webhooks.subscribe(callback_url, secrets.verify_token or "")
         yield strava.url
 
 

@@ -8,6 +8,7 @@ from pyreqwest.exceptions import PyreqwestError
 
 from tally.errors import Unavailable
 from tally.sim.athletes.training import TrainingSession
+from tally.sim.page_protection import CONTROL_HEADERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class StravaControlClient:
         return await self._send("GET", "state", None)
 
     async def _send(self, method: str, path: str, body: object) -> Any:
-        request = self.client.request(method, f"{self.url}/_sim/{path}")
+        request = self.client.request(method, f"{self.url}/_sim/{path}").headers(CONTROL_HEADERS)
         if body is not None:
             request = request.body_json(body)
         try:

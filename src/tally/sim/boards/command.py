@@ -1,6 +1,6 @@
 """`tally sim boards`: runs virtual boards that post readings to a server.
 
-tally sim boards --count 1000 --url http://127.0.0.1:8080 --admin-token-file data/devices-admin.key
+tally sim boards --count 1000 --url http://127.0.0.1:8080 --operator-token-file data/operator.token
 """
 
 import asyncio
@@ -43,7 +43,8 @@ Key = Annotated[
 TokenFile = Annotated[
     Path | None,
     typer.Option(
-        "--admin-token-file", help="Admin token file; the command creates an API key with it."
+        "--operator-token-file",
+        help="File with an operator token; the command creates an API key with it.",
     ),
 ]
 Interval = Annotated[
@@ -67,7 +68,7 @@ def boards(
     count: Count = 10,
     url: ServerUrl = "http://127.0.0.1:8080",
     api_key: Key = None,
-    admin_token_file: TokenFile = None,
+    operator_token_file: TokenFile = None,
     interval: Interval = 5.0,
     backlog: Backlog = 0,
     offline: Offline = 0.01,
@@ -79,7 +80,7 @@ def boards(
     clock, rng = SystemClock(), random.Random(seed)  # noqa: S311  sensor data, not keys
     behaviour = BoardBehaviour(interval=interval, backlog=backlog, offline_probability=offline)
     with exit_on_error():
-        token = Secret("") if api_key else read_token(admin_token_file)
+        token = Secret("") if api_key else read_token(operator_token_file)
 
     async def run(stop: asyncio.Event) -> None:
         async with build_client() as client:
@@ -97,11 +98,11 @@ class _CreatedKey(msgspec.Struct, frozen=True):
 
 
 def read_token(file: Path | None) -> Secret:
-    """Read the admin token."""
+    """Read the operator token."""
     if file is None:
         raise Invalid(
             f"Boards need an API key: set --api-key or {KEY_VARIABLE}, "
-            "or --admin-token-file to create one"
+            "or --operator-token-file to create one"
         )
     return read_secret(file)
 

@@ -16,6 +16,7 @@ from tally.kit.clock import Clock
 from tally.settings import Secret
 from tally.sim.http_client import (
     CallStats,
+    ProblemDetail,
     ServerRejection,
     decode_body,
     send_request,
@@ -150,16 +151,7 @@ class DevicesClient:
         return decode_body(content, kind)
 
 
-class _ErrorBody(msgspec.Struct, frozen=True):
-    error: str = ""
-    message: str = ""
-
-
 def _error_for(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
-    try:
-        error_body = msgspec.json.decode(content, type=_ErrorBody)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        error_body = _ErrorBody()
-    message = f"{status} {error_body.error} {error_body.message}".rstrip()
+    message = ProblemDetail.decode(content).describe(status)
     permanent = BatchTooLarge if status == 413 else ServerRejection
     return transient_error(status, headers, message) or permanent(message)

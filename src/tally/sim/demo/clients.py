@@ -1,6 +1,6 @@
 """Runs the virtual clients of the demo: boards, athletes, players, phones and live matches.
 
-    async with demo_clients(services, url, clock, state): ...
+    async with demo_clients(services, url, clock, state, subscribe): ...
 
 Each kind runs in its own task. A failed task is logged and restarted, so that one kind of client
 does not stop the others.
@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from pyreqwest.client import Client, ClientBuilder
 
-from tally.errors import TallyError
+from tally.errors import TallyError, Unauthenticated
 from tally.kit import keyfile, logs
 from tally.kit.clock import Clock
 from tally.kit.tasks import cancel_all
@@ -44,6 +44,9 @@ REQUEST_TIMEOUT_SECONDS: Final = 10
 # Boards deliver buffered readings before they stop.
 SHUTDOWN_SECONDS: Final = 10.0
 
+# Registers the webhook of the server at this URL with the Strava simulator.
+SubscribeWebhook: TypeAlias = Callable[[str], Awaitable[object]]
+
 _log = logs.logger()
 
 
@@ -56,6 +59,7 @@ class DemoClients:
     client: Client
     clock: Clock
     state: DemoState
+    subscribe: SubscribeWebhook
 
     async def run_boards(self) -> None:
         key = self.state.load_secret("boards") or await self._create_board_key()
@@ -70,11 +74,9 @@ class DemoClients:
         strava = self.services.strava
         if strava is None:
             return
-        default = keyfile.read_or_create(self._data_dir / "collect-strava-verify.key")
-        token = self.services.settings.collect_strava_verify_token or default
         # The callback of an earlier subscription may point to another port.
         strava.webhooks.unsubscribe()
-        await strava.webhooks.subscribe(f"{self.url}/collect/webhooks/strava", token.reveal())
+        await self.subscribe(self.url)
         fleet = AthleteFleet(
             StravaControlClient(self.client, strava.url),
             AcceleratedClock(self.clock, ATHLETE_SPEED),
@@ -107,11 +109,16 @@ class DemoClients:
             await self.services.match_schedule.run()
 
     async def _create_board_key(self) -> Secret:
-        configured = self.services.settings.devices_admin_token
-        token = configured or keyfile.read_or_create(self._data_dir / "devices-admin.key")
-        key = await create_api_key(self.client, f"{self.url}/devices", token)
+        key = await create_api_key(self.client, f"{self.url}/devices", self._operator_token())
         self.state.save_secret("boards", key)
         return key
+
+    def _operator_token(self) -> Secret:
+        path = self._data_dir / "operator.token"
+        try:
+            return self.services.settings.operator_token or Secret(path.read_text().strip())
+        except FileNotFoundError as error:
+            raise Unauthenticated(f"The demo needs an operator; {path} does not exist") from error
 
     @property
     def _data_dir(self) -> Path:
@@ -120,13 +127,17 @@ class DemoClients:
 
 @asynccontextmanager
 async def demo_clients(
-    services: SimulatedServices, url: str, clock: Clock, state: DemoState
+    services: SimulatedServices,
+    url: str,
+    clock: Clock,
+    state: DemoState,
+    subscribe: SubscribeWebhook,
 ) -> AsyncIterator[None]:
     """Run the clients of the selected backends until the block ends."""
     timeout = timedelta(seconds=REQUEST_TIMEOUT_SECONDS)
     builder = ClientBuilder().no_proxy().timeout(timeout).follow_redirects(False)
     async with builder.build() as client:
-        clients = DemoClients(url, services, client, clock, state)
+        clients = DemoClients(url, services, client, clock, state, subscribe)
         runners = (
             ("devices", clients.run_boards),
             ("collect", clients.run_athletes),

@@ -7,7 +7,7 @@ The demo repeats the bundled match. To play your own files in Cricsheet's format
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,8 @@ SPEED: Final = 10.0
 START_DELAY_SECONDS: Final = 120
 CHECK_SECONDS: Final = 5.0
 UPCOMING_COUNT: Final = 12
+# Score services keep finished matches, and Tally confirms a result for ten minutes.
+RETAINED_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,19 @@ class MatchSchedule:
     sportmonks: SportMonksSimulator
     matches: tuple[Match, ...]
     clock: Clock
+    # Ids from before a restart belong to stored matches that are over.
+    _match_ids: Iterator[int] = field(init=False)
+    _finished_at: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_match_ids", itertools.count(self.clock.seconds()))
 
     def start(self) -> None:
         """Add a match in progress, one that starts within two minutes, and scheduled ones."""
-        match_ids = self._new_match_ids()
-        first = self._add(next(match_ids), timedelta())
+        first = self._add(timedelta())
         first.deliver(first.deliveries // 3)
         first.set_speed(SPEED)
-        self._add(next(match_ids), timedelta(seconds=START_DELAY_SECONDS))
+        self._add(timedelta(seconds=START_DELAY_SECONDS))
         self.sportmonks.schedule(
             UPCOMING_COUNT,
             league_name=self.matches[0].league,
@@ -51,20 +58,23 @@ class MatchSchedule:
         )
 
     async def run(self) -> None:
-        """Replace finished matches until cancelled."""
-        match_ids = self._new_match_ids()
+        """Replace finished matches until cancelled; remove each some minutes later."""
         while True:
             await self.clock.sleep(CHECK_SECONDS)
+            now = self.clock.monotonic()
             for match_id, playback in list(self.sportmonks.playbacks.items()):
-                if playback.position >= len(playback.steps):
+                if playback.position < len(playback.steps):
+                    continue
+                if match_id not in self._finished_at:
+                    self._finished_at[match_id] = now
+                    self._add(timedelta(seconds=START_DELAY_SECONDS))
+                elif now - self._finished_at[match_id] >= RETAINED_SECONDS:
                     self.sportmonks.remove(match_id)
-                    self._add(next(match_ids), timedelta(seconds=START_DELAY_SECONDS))
+                    del self._finished_at[match_id]
 
-    def _new_match_ids(self) -> Iterator[int]:
-        # Ids from before a restart belong to stored matches that are over.
-        return itertools.count(self.clock.seconds())
-
-    def _add(self, match_id: int, delay: timedelta) -> MatchPlayback:
+    def _add(self, delay: timedelta) -> MatchPlayback:
+        # One sequence for all: a reused id would replace the other match while it is played.
+        match_id = next(self._match_ids)
         match = replace(self.matches[match_id % len(self.matches)], id=match_id)
         starting_at = self.clock.now() + delay + timedelta(minutes=30) / SPEED
         return self.sportmonks.add(match, speed=SPEED, starting_at=starting_at)

@@ -60,20 +60,23 @@ class DemoPhones:
         async with self.fleet.running([]):
             while True:
                 await self.clock.sleep(BEHAVIOUR_SECONDS / 3)
-                await self._follow_live_matches(fans)
-
-    async def _follow_live_matches(self, fans: list[VirtualPhone]) -> None:
-        try:
-            live = await fans[0].api.live_matches()
-            for fan in fans:
-                app = fan.app
-                if live and app is not None and not set(live) & set(app.follows.followed):
-                    await app.follows.follow(self.rng.choice(live))
-        except TallyError as error:
-            _log.warning("Live matches request failed", action="live_matches_failed", error=error)
+                await follow_live_matches(fans, self.rng)
 
     def _token_source(self, user_id: str) -> Callable[[], Awaitable[str]]:
         async def token() -> str:
             return self.cognito.user_token(user_id)
 
         return token
+
+
+async def follow_live_matches(fans: list[VirtualPhone], rng: random.Random) -> None:
+    """Let each phone that is online follow a live match, if it follows none."""
+    online = [fan for fan in fans if fan.api.is_online]
+    try:
+        live = await online[0].api.live_matches() if online else []
+        for fan in online:
+            app = fan.app
+            if live and app is not None and not set(live) & set(app.follows.followed):
+                await app.follows.follow(rng.choice(live))
+    except TallyError as error:
+        _log.warning("Live matches request failed", action="live_matches_failed", error=error)

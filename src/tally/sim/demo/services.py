@@ -119,9 +119,14 @@ async def _start_strava(
     stack.callback(state.save_strava, strava)
     settings = replace(
         services.settings,
-        collect_strava_url=strava.url,
+        collect_strava_api_url=f"{strava.url}/api/v3",
+        collect_strava_oauth_url=f"{strava.url}/oauth",
         collect_strava_client_id=str(strava.application.client_id),
         collect_strava_client_secret=Secret(strava.application.client_secret),
+        collect_strava_subscription_id=0,
+        # The simulator has no rate limits.
+        collect_strava_event_reads=0,
+        collect_strava_athlete_event_reads=0,
     )
     return replace(services, settings=settings, strava=strava)
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from tally.errors import Unavailable
+from tally.kit.data_directory import secure_data_directory
 from tally.settings import Secret
 from tally.sim.strava.simulator import StravaSimulator
 from tally.sim.strava.snapshot import dump_snapshot, load_snapshot
@@ -61,6 +62,7 @@ class DemoState:
 
 def open_demo_state(data_dir: Path) -> DemoState:
     """Open the state in a data directory; creates it at the first start."""
+    secure_data_directory(data_dir)
     directory = data_dir / DIRECTORY
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold keys

@@ -60,6 +60,7 @@ class PhoneActivity:
         default_factory=lambda: deque(maxlen=MAX_CONTENT_HISTORY)
     )
     updates: int = 0
+    is_ended_by_push: bool = False
 
     @property
     def match_id(self) -> str:
@@ -283,6 +284,7 @@ class ActivityKit:
         activity.updates += 1
         self._alert(aps)
         if aps.event == "end":
+            activity.is_ended_by_push = True
             latest = self._clock.seconds() + MAX_DISMISSAL_SECONDS
             await self.end(
                 activity,

@@ -18,6 +18,8 @@ from tally.errors import (
 )
 from tally.kit.clock import Clock
 from tally.kit.fetch import HttpResponse, fetch
+from tally.sim.http_client import ProblemDetail
+from tally.sim.page_protection import CONTROL_HEADERS
 
 SERVER: Final = "The server"
 ISSUER: Final = "The OIDC simulator"
@@ -27,15 +29,6 @@ TOKEN_CACHE_SECONDS: Final = 50 * 60
 TokenSource: TypeAlias = Callable[[], Awaitable[str]]
 
 
-class _ErrorDetail(msgspec.Struct, frozen=True):
-    code: str = ""
-    message: str = ""
-
-
-class _ErrorBody(msgspec.Struct, frozen=True):
-    error: _ErrorDetail = _ErrorDetail()
-
-
 class _Followed(msgspec.Struct, frozen=True, rename="camel"):
     match_id: str
     team_id: str | None = None
@@ -43,7 +36,7 @@ class _Followed(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Follows(msgspec.Struct, frozen=True, rename="camel"):
-    follows: list[_Followed]
+    items: list[_Followed]
     next_cursor: str | None = None
 
 
@@ -52,7 +45,7 @@ class _Match(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Matches(msgspec.Struct, frozen=True):
-    matches: list[_Match]
+    items: list[_Match]
 
 
 @dataclass(slots=True)
@@ -79,6 +72,12 @@ class CricketClient:
             "POST", "/user/device", body | {"osVersion": os_version, "appVersion": app_version}
         )
 
+    async def delete_device(self, device_id: str) -> None:
+        await self._call("DELETE", f"/user/device?deviceId={device_id}")
+
+    async def delete_user(self) -> None:
+        await self._call("DELETE", "/user")
+
     async def register_start_token(self, token: str, device_id: str) -> None:
         await self._call(
             "PUT", "/user/device/push-to-start", {"pushToStartToken": token, "deviceId": device_id}
@@ -90,6 +89,13 @@ class CricketClient:
         """Register a token; raises Conflict if the server already ended the activity."""
         body = {"deviceId": device_id, "updateToken": token, "teamId": team_id}
         await self._call("POST", f"/matches/{match_id}/activity-token", body)
+
+    async def confirm_activity(self, match_id: str, device_id: str) -> None:
+        """Confirm a started activity; raises Conflict if the server already ended it."""
+        await self._call("POST", f"/matches/{match_id}/activity-started", {"deviceId": device_id})
+
+    async def report_ended(self, match_id: str, device_id: str) -> None:
+        await self._call("POST", f"/matches/{match_id}/activity-ended", {"deviceId": device_id})
 
     async def report_dismissed(self, match_id: str, device_id: str) -> None:
         await self._call("POST", f"/matches/{match_id}/activity-dismissed", {"deviceId": device_id})
@@ -113,14 +119,14 @@ class CricketClient:
                 "GET", f"/user/follows?limit=100{'&cursor=' if cursor else ''}{cursor}"
             )
             page = response.decode(_Follows, SERVER)
-            follows |= {followed.match_id: followed.team_id for followed in page.follows}
+            follows |= {followed.match_id: followed.team_id for followed in page.items}
             cursor = page.next_cursor
         return follows
 
     async def live_matches(self) -> list[str]:
         """The ids of live matches."""
         response = await self._call("GET", "/matches/live")
-        return [match.match_id for match in response.decode(_Matches, SERVER).matches]
+        return [match.match_id for match in response.decode(_Matches, SERVER).items]
 
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
@@ -145,11 +151,8 @@ class CricketClient:
 
 
 def _error_for(response: HttpResponse) -> TallyError:
-    try:
-        detail = msgspec.json.decode(response.body, type=_ErrorBody).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        detail = _ErrorDetail()
-    message = f"{response.status} {detail.code} {detail.message}".rstrip()
+    problem = ProblemDetail.decode(response.body)
+    message = problem.describe(response.status)
     retry_after = response.headers.get("retry-after", "")
     wait = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None
     if response.status == 429:
@@ -157,7 +160,7 @@ def _error_for(response: HttpResponse) -> TallyError:
     if response.status in {408, 425} or response.status >= 500:
         return Unavailable(message, retry_after=wait)
     permanent = {401: Unauthenticated, 404: NotFound, 409: Conflict}
-    return permanent.get(response.status, Invalid)(message, code=detail.code or None)
+    return permanent.get(response.status, Invalid)(message, code=problem.code or None)
 
 
 class _IssuedToken(msgspec.Struct, frozen=True):
@@ -179,7 +182,7 @@ class PhoneOwner:
     async def token(self) -> str:
         """A valid access token, cached until shortly before it expires."""
         if self.clock.monotonic() >= self._refresh_at:
-            request = self.client.post(f"{self.issuer}/_sim/tokens")
+            request = self.client.post(f"{self.issuer}/_sim/tokens").headers(CONTROL_HEADERS)
             response = await fetch(
                 request.body_json({"sub": self.user_id, "client_id": self.client_id}), ISSUER
             )

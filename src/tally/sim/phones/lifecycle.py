@@ -46,13 +46,21 @@ class LifecycleManager:
                 await self.activity_kit.end(older)
 
     async def restore(self, followed: Mapping[str, str | None]) -> None:
-        """At launch: register changed tokens and end activities of matches no longer followed."""
+        """At launch: register changed tokens and end activities of matches no longer followed.
+
+        Reports the followed ones that iOS has ended.
+        """
         await self.activity_kit.apply_time_limits()
         for activity in self.activity_kit.running():
             if activity.match_id not in followed or not await self.tokens.register(
                 activity, followed[activity.match_id]
             ):
                 await self.activity_kit.end(activity)
+        for match_id in self.tokens.registered():
+            if match_id in followed:
+                await self.tokens.report_missing(match_id)
+            elif self.find(match_id) is None:
+                self.tokens.forget(match_id)
 
     async def end(self, match_id: str) -> None:
         for activity in self.activity_kit.running():

@@ -10,6 +10,7 @@ phone.bell("match-7"); phone.activity_kit.on_screen()
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -73,12 +74,24 @@ class VirtualPhone:
         self.app = app
         if not self.device_token:
             await self._install()
-        await self._register()
+        await self._register_device()
         await app.tokens.register_start_token()
         await app.follows.send_pending_reports()
         await app.follows.refresh()
         await app.lifecycle.restore(app.follows.followed)
         return app
+
+    async def sign_out(self) -> None:
+        """Delete the device at the server, end all activities, and forget the user's data.
+
+        Offline, the server learns of it when the next user registers the device.
+        """
+        with suppress(TallyError):
+            await self.api.delete_device(self.device_id)
+        self.quit()
+        self.defaults.clear()
+        for activity in self.activity_kit.running():
+            await self.activity_kit.end(activity)
 
     def quit(self) -> None:
         """Quit the app; cancels its background work."""
@@ -134,7 +147,7 @@ class VirtualPhone:
         if _version(self.os_version) >= PUSH_TO_START:
             await self.activity_kit.rotate_start_token()
 
-    async def _register(self) -> None:
+    async def _register_device(self) -> None:
         try:
             await self.api.register_device(
                 self.device_token, self.device_id, self.os_version, APP_VERSION
@@ -165,14 +178,19 @@ class VirtualPhone:
         app = self.app or self._build_app()
         if event is ActivityEvent.STARTED:
             await app.lifecycle.adopt(activity)
+            if activity.channel is not None:
+                self._start(self._register(app, activity))
         elif event is ActivityEvent.TOKEN:
-            self._start(self._register_token(app, activity))
+            self._start(self._register(app, activity))
         elif event is ActivityEvent.ENDED:
-            app.tokens.forget(activity.match_id)
+            if activity.is_ended_by_push or app.lifecycle.find(activity.match_id) is not None:
+                app.tokens.forget(activity.match_id)
+            else:
+                self._start(app.tokens.report_missing(activity.match_id))
         else:
             self._start(app.follows.on_dismissed(activity))
 
-    async def _register_token(self, app: CricketApp, activity: PhoneActivity) -> None:
+    async def _register(self, app: CricketApp, activity: PhoneActivity) -> None:
         team_id = activity.attributes.get("teamId")
         if not await app.tokens.register(activity, team_id if team_id != "neutral" else None):
             await self.activity_kit.end(activity)

@@ -14,6 +14,7 @@ from pyreqwest.exceptions import PyreqwestError
 from tally.errors import Unavailable
 from tally.kit.fetch import fetch
 from tally.sim.apns.devices import DeviceRegistry, PushDelivery, TokenKind
+from tally.sim.page_protection import CONTROL_HEADERS
 
 APNS: Final = "The APNs simulator"
 
@@ -100,9 +101,8 @@ class RemotePushService:
     async def deliveries(self) -> AsyncIterator[PushDelivery]:
         decoder, rest = msgspec.json.Decoder(PushDelivery), b""
         try:
-            request = self.client.get(
-                f"{self.url}/_sim/mailboxes/{self.mailbox}"
-            ).streamed_read_buffer_limit(0)
+            request = self.client.get(f"{self.url}/_sim/mailboxes/{self.mailbox}")
+            request = request.headers(CONTROL_HEADERS).streamed_read_buffer_limit(0)
             async with request.build_streamed() as response:
                 while (chunk := await response.body_reader.read_chunk()) is not None:
                     *lines, rest = (rest + bytes(chunk)).split(b"\n")
@@ -112,7 +112,7 @@ class RemotePushService:
             raise Unavailable(f"{APNS} closed the stream: {type(error).__name__}") from error
 
     async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
-        request = self.client.request(method, f"{self.url}/_sim/{path}")
+        request = self.client.request(method, f"{self.url}/_sim/{path}").headers(CONTROL_HEADERS)
         response = await fetch(request.body_json(body) if body is not None else request, APNS)
         if response.status >= 300:
             raise Unavailable(

@@ -1,4 +1,4 @@
-"""TokenManager registers push tokens with the server; UserDefaults persists app data."""
+"""TokenManager registers push tokens and running activities; UserDefaults persists app data."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tally.errors import Conflict, NotFound, RateLimited, Unavailable
+from tally.errors import Conflict, NotFound, RateLimited, TallyError, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
 from tally.sim.phones.activitykit import ActivityKit, PhoneActivity
@@ -41,6 +41,10 @@ class UserDefaults:
         if values.pop(key, None) is not None:
             self.store(name, values)
 
+    def clear(self) -> None:
+        for name in tuple(self._values):
+            self.store(name, {})
+
 
 TOKEN_RETRY_POLICY: Final = RetryPolicy(attempts=5, base=1.0, cap=30, deadline=120)
 _REGISTERED: Final = "handedInTokens"
@@ -49,7 +53,11 @@ _START: Final = "pushToStart"
 
 @dataclass(slots=True)
 class TokenManager:
-    """Registers each token once; the registered ones are persisted across launches."""
+    """Registers each token once, and each activity on a channel, which has no token.
+
+    What is registered is persisted across launches, so that the app notices at the next launch
+    which activities iOS has ended.
+    """
 
     api: CricketClient
     activity_kit: ActivityKit
@@ -66,13 +74,28 @@ class TokenManager:
             await self._send(_START, token, None)
 
     async def register(self, activity: PhoneActivity, team_id: str | None) -> bool:
-        """Register the update token; False if the server already ended the activity."""
-        if (
-            activity.token is None
-            or self.defaults.values(_REGISTERED).get(activity.match_id) == activity.token
-        ):
+        """Register a running activity; False if the server already ended it."""
+        if activity.token is None and activity.channel is None:
+            return True  # iOS has not issued the token yet
+        if self.defaults.values(_REGISTERED).get(activity.match_id) == _identity(activity):
             return True
-        return await self._send(activity.match_id, activity.token, team_id)
+        return await self._send(activity.match_id, _identity(activity), team_id)
+
+    async def report_missing(self, match_id: str) -> None:
+        """Report that a registered activity has ended, so that the server starts it again."""
+        if match_id not in self.registered() or match_id in self._running():
+            return
+        try:
+            await self.api.report_ended(match_id, self.device_id)
+        except (Unavailable, RateLimited):
+            return  # it stays registered; the next launch reports it
+        except TallyError:
+            pass  # the match no longer exists
+        self.forget(match_id)
+
+    def registered(self) -> list[str]:
+        """The matches with a registered activity."""
+        return [name for name in self.defaults.values(_REGISTERED) if name != _START]
 
     def forget(self, match_id: str) -> None:
         """Forget the token of an ended activity."""
@@ -83,7 +106,11 @@ class TokenManager:
         async def send() -> None:
             if name == _START:
                 await self.api.register_start_token(token, self.device_id)
-            elif self._is_current(name, token):
+            elif (activity := self._running().get(name)) is None or _identity(activity) != token:
+                return  # it has ended, or iOS has rotated its token
+            elif activity.token is None:
+                await self.api.confirm_activity(name, self.device_id)
+            else:
                 await self.api.register_update_token(name, self.device_id, token, team_id)
 
         self.unsent.add(name)
@@ -95,14 +122,15 @@ class TokenManager:
             self.unsent.discard(name)
             return False
         self.unsent.discard(name)
-        if name == _START or self._is_current(name, token):
+        activity = self._running().get(name)
+        if name == _START or (activity is not None and _identity(activity) == token):
             self.defaults.set(_REGISTERED, name, token)
         return True
 
-    def _is_current(self, match_id: str, token: str) -> bool:
-        """Whether the activity still has this token; iOS may have rotated it meanwhile."""
-        return any(
-            activity.token == token
-            for activity in self.activity_kit.running()
-            if activity.match_id == match_id
-        )
+    def _running(self) -> dict[str, PhoneActivity]:
+        """The newest running activity of each match."""
+        return {activity.match_id: activity for activity in self.activity_kit.running()}
+
+
+def _identity(activity: PhoneActivity) -> str:
+    return activity.token or activity.activity_id

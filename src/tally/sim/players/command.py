@@ -150,6 +150,6 @@ def render_players(fleet: PlayerFleet, page: LeaderboardTop | None, seconds: flo
     top = Table(
         "Rank", "Player", "Score", title=f"{page.total_players:,} players", title_justify="right"
     )
-    for row in page.leaderboard:
+    for row in page.items:
         top.add_row(str(row.rank), row.username, f"{row.score:,}")
     return Group(table, top)

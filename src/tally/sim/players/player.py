@@ -112,7 +112,7 @@ class VirtualPlayer:
             try:
                 return await self.scoreboard.update_score(self._access_token(), token, points)
             except ServerRejection as error:
-                if error.code != "TOKEN_EXPIRED" or self.tokens is None:
+                if error.code != "token_expired" or self.tokens is None:
                     raise
             self.tokens = await self.scoreboard.refresh(self.tokens.refresh_token, self.address)
             return await self.scoreboard.update_score(self._access_token(), token, points)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from pyreqwest.client import Client
@@ -17,6 +17,7 @@ from tally.kit.clock import Clock
 from tally.settings import Secret
 from tally.sim.http_client import (
     CallStats,
+    ProblemDetail,
     ServerRejection,
     decode_body,
     is_cancelled,
@@ -74,12 +75,8 @@ class LeaderboardRow(msgspec.Struct, frozen=True):
 class LeaderboardTop(msgspec.Struct, frozen=True):
     """The top of the leaderboard."""
 
-    leaderboard: list[LeaderboardRow]
+    items: list[LeaderboardRow]
     total_players: int
-
-
-class _DataBody(msgspec.Struct, Generic[T], frozen=True):
-    data: T
 
 
 @dataclass(slots=True)
@@ -109,7 +106,7 @@ class ScoreboardClient:
         try:
             return await self._send("POST", "/auth/register", body, PlayerLogin, address=address)
         except ServerRejection as error:
-            if error.code != "USERNAME_TAKEN":
+            if error.code != "username_taken":
                 raise
         return await self._send(
             "POST",
@@ -196,22 +193,10 @@ class ScoreboardClient:
         response, content = await send_request(request if body is None else request.body_json(body))
         if response.status >= 300:
             raise _error_for(response.status, response.headers, content)
-        return decode_body(content, _DataBody[kind]).data  # type: ignore[valid-type]
-
-
-class _ErrorDetail(msgspec.Struct, frozen=True):
-    code: str = ""
-    message: str = ""
-
-
-class _ErrorBody(msgspec.Struct, frozen=True):
-    error: _ErrorDetail = _ErrorDetail()
+        return decode_body(content, kind)
 
 
 def _error_for(status: int, headers: Mapping[str, str], content: bytes) -> TallyError:
-    try:
-        detail = msgspec.json.decode(content, type=_ErrorBody).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        detail = _ErrorDetail()
-    message = f"{status} {detail.code} {detail.message}".rstrip()
-    return transient_error(status, headers, message) or ServerRejection(message, code=detail.code)
+    problem = ProblemDetail.decode(content)
+    message = problem.describe(status)
+    return transient_error(status, headers, message) or ServerRejection(message, code=problem.code)

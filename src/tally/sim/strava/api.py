@@ -12,9 +12,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tally.kit.clock import rfc3339
-from tally.sim.request_parsing import read_bearer_token, read_parameters
+from tally.sim.request_parsing import (
+    read_basic_credentials,
+    read_bearer_token,
+    read_form,
+    read_parameters,
+)
 from tally.sim.strava.authorizations import AccessTokenInfo, StravaGrant
 from tally.sim.strava.core import StravaCore
+from tally.sim.strava.listing import list_activities, parse_listing_query
 from tally.sim.strava.model import StravaError, bad_request, not_found, unauthorized
 from tally.sim.strava.webhooks import WebhookSubscription
 
@@ -45,8 +51,12 @@ class StravaApi:
         return [
             Route("/oauth/token", self.token, methods=["POST"]),
             Route("/api/v3/oauth/token", self.token, methods=["POST"]),
+            Route("/oauth/revoke", self.revoke, methods=["POST"]),
+            # Strava retires it on 2027-06-01.
             Route("/oauth/deauthorize", self.deauthorize, methods=["POST"]),
+            Route("/api/v3/oauth/deauthorize", self.deauthorize, methods=["POST"]),
             Route("/api/v3/athlete", self.athlete),
+            Route("/api/v3/athlete/activities", self.athlete_activities),
             Route("/api/v3/activities/{activity_id:int}", self.activity),
             Route("/api/v3/push_subscriptions", self.subscriptions),
             Route("/api/v3/push_subscriptions", self.subscribe, methods=["POST"]),
@@ -74,7 +84,21 @@ class StravaApi:
         )
 
     @error_responses
+    async def revoke(self, request: Request) -> Response:
+        """Revoke a token as in RFC 7009: unknown tokens are not an error."""
+        client_id, client_secret = read_basic_credentials(request)
+        self._check_application({"client_id": client_id, "client_secret": client_secret})
+        token = (await read_form(request)).get("token", "")
+        if not token:
+            raise bad_request("Token", "token", "missing")
+        athlete_id = self.core.authorizations.athlete_of(token)
+        if athlete_id is not None:
+            self.core.deauthorize(athlete_id)
+        return JSONResponse({})
+
+    @error_responses
     async def deauthorize(self, request: Request) -> Response:
+        self._check_active()
         parameters = await read_parameters(request)
         token = parameters.get("access_token") or read_bearer_token(request)
         self.core.deauthorize(self.core.authorizations.check(token).athlete_id)
@@ -83,6 +107,20 @@ class StravaApi:
     async def athlete(self, request: Request) -> Response:
         async def read(access: AccessTokenInfo) -> Mapping[str, Any]:
             return self.core.athletes[access.athlete_id].summary()
+
+        return await self._limited(request, read)
+
+    async def athlete_activities(self, request: Request) -> Response:
+        async def read(access: AccessTokenInfo) -> list[dict[str, Any]]:
+            if not access.reads_activities:
+                raise unauthorized("AccessToken", "activity:read_permission", "missing")
+            query = parse_listing_query(request.query_params, self.core.clock.seconds())
+            page = list_activities(
+                self.core.activities_of(access.athlete_id),
+                query,
+                reads_private=access.reads_private_activities,
+            )
+            return [activity.summary() for activity in page]
 
         return await self._limited(request, read)
 
@@ -125,11 +163,12 @@ class StravaApi:
         return Response(status_code=204)
 
     async def _limited(
-        self, request: Request, read: Callable[[AccessTokenInfo], Awaitable[Mapping[str, Any]]]
+        self, request: Request, read: Callable[[AccessTokenInfo], Awaitable[object]]
     ) -> Response:
         """Authenticate and count a read; every response has the rate limit headers."""
         limits = self.core.limits
         try:
+            self._check_active()
             access = self.core.authorizations.check(read_bearer_token(request))
         except StravaError as error:
             return JSONResponse(error.body, error.status)
@@ -142,7 +181,13 @@ class StravaApi:
         except StravaError as error:
             return JSONResponse(error.body, error.status, limits.headers())
 
+    def _check_active(self) -> None:
+        """Reject every call of an application whose owner has no subscription."""
+        if self.core.is_inactive:
+            raise StravaError(403, "Forbidden", "Application", "Status", "Inactive")
+
     def _check_application(self, parameters: Mapping[str, str]) -> None:
+        self._check_active()
         application = self.core.application
         if parameters.get("client_id") != str(application.client_id):
             raise bad_request("Application", "client_id")

@@ -108,6 +108,12 @@ class AuthorizationStore:
             raise unauthorized("Athlete", "access_token")
         return access
 
+    def athlete_of(self, token: str) -> int | None:
+        """The athlete of an access or refresh token; None for an unknown token."""
+        if token in self._access:
+            return self._access[token].athlete_id
+        return self._refresh[token][0] if token in self._refresh else None
+
     def access_token_for(self, athlete_id: int) -> AccessTokenInfo | None:
         """What the athlete authorizes now; None if nothing."""
         grant = self._grants.get(athlete_id)

@@ -9,6 +9,7 @@ PATCH  /_sim/activities/{id}                any field of the activity; DELETE de
 POST   /_sim/webhooks                       delay, duplicates, drops, retry_pause, hold, release
 POST   /_sim/limits                         {"overall": {"quarter": 200, "day": 2000}, "reads": …}
 POST   /_sim/tokens                         {"rotates": true, "grace": 60}
+POST   /_sim/application                    {"inactive": true}: every call fails with 403 Inactive
 POST   /_sim/approval                       {"consent": {"athlete_id": 100001} or null}
 POST   /_sim/faults                         an InjectedFault; DELETE clears all
 """
@@ -99,6 +100,12 @@ class TokenRules(_ControlBody, frozen=True, kw_only=True):
     grace: Amount | None = None
 
 
+class ApplicationFields(_ControlBody, frozen=True, kw_only=True):
+    """The state of the registered application."""
+
+    inactive: bool
+
+
 class AutoConsent(_ControlBody, frozen=True):
     """The automatic consent; null shows the page."""
 
@@ -125,6 +132,7 @@ class StravaControl:
             Route("/_sim/webhooks", self.set_network, methods=["POST"]),
             Route("/_sim/limits", self.set_limits, methods=["POST"]),
             Route("/_sim/tokens", self.set_token_rules, methods=["POST"]),
+            Route("/_sim/application", self.set_application, methods=["POST"]),
             Route("/_sim/approval", self.set_approval, methods=["POST"]),
             *fault_routes(self.core.faults),
         ]
@@ -207,6 +215,10 @@ class StravaControl:
     async def set_token_rules(self, request: Request) -> Response:
         for name, value in (await read_json_body(request, TokenRules)).changes().items():
             setattr(self.core.authorizations, name, value)
+        return NO_CONTENT
+
+    async def set_application(self, request: Request) -> Response:
+        self.core.is_inactive = (await read_json_body(request, ApplicationFields)).inactive
         return NO_CONTENT
 
     async def set_approval(self, request: Request) -> Response:

@@ -62,8 +62,12 @@ class StravaCore:
         # Beyond this number the oldest activities are removed, without an event.
         self.max_activities: int | None = None
         self.auto_approve: Consent | None = None
+        # The owner of the application has no subscription: every call fails with 403.
+        self.is_inactive = False
         self.url = ""
         self._next_activity_id = FIRST_ACTIVITY
+        # Dictionaries as ordered sets, so that a list needs no search of all activities.
+        self._ids_by_athlete: dict[int, dict[int, None]] = {}
 
     def add_athlete(
         self, firstname: str, lastname: str = "", athlete_id: int | None = None
@@ -116,7 +120,7 @@ class StravaCore:
     def delete(self, activity_id: int) -> None:
         activity = self.activity(activity_id)
         was_visible = self._is_visible(activity)
-        del self.activities[activity_id]
+        self._remove(activity)
         if was_visible:
             self._publish_activity(activity, "delete")
 
@@ -124,6 +128,9 @@ class StravaCore:
         if activity_id not in self.activities:
             raise not_found("Activity")
         return self.activities[activity_id]
+
+    def activities_of(self, athlete_id: int) -> list[StravaActivity]:
+        return [self.activities[number] for number in self._ids_by_athlete.get(athlete_id, {})]
 
     def restore(self, activity: StravaActivity) -> None:
         """Restore an activity from a snapshot, without an event."""
@@ -137,8 +144,13 @@ class StravaCore:
 
     def _add(self, activity: StravaActivity) -> None:
         self.activities[activity.id] = activity
+        self._ids_by_athlete.setdefault(activity.athlete_id, {})[activity.id] = None
         while self.max_activities is not None and len(self.activities) > self.max_activities:
-            del self.activities[next(iter(self.activities))]
+            self._remove(self.activities[next(iter(self.activities))])
+
+    def _remove(self, activity: StravaActivity) -> None:
+        del self.activities[activity.id]
+        del self._ids_by_athlete[activity.athlete_id][activity.id]
 
     def _is_visible(self, activity: StravaActivity) -> bool:
         access = self.authorizations.access_token_for(activity.athlete_id)

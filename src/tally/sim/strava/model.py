@@ -17,9 +17,9 @@ LEGACY_TYPES: Final = {
 }
 
 
-# Constant fields of a detailed activity.
-DETAIL_DEFAULTS: Final[dict[str, Any]] = {
-    "resource_state": 3,
+# Constant fields of an activity in a list.
+SUMMARY_DEFAULTS: Final[dict[str, Any]] = {
+    "resource_state": 2,
     "workout_type": None,
     "timezone": "(GMT+00:00) UTC",
     "utc_offset": 0.0,
@@ -32,6 +32,10 @@ DETAIL_DEFAULTS: Final[dict[str, Any]] = {
     "photo_count": 0,
     "gear_id": None,
     "has_heartrate": False,
+}
+# Constant fields that only a detailed activity has.
+DETAIL_DEFAULTS: Final[dict[str, Any]] = {
+    "resource_state": 3,
     "description": None,
     "calories": 0.0,
 }
@@ -114,8 +118,13 @@ class StravaActivity(msgspec.Struct, frozen=True, kw_only=True):
 
     def detail(self) -> dict[str, Any]:
         """The detailed representation."""
+        route = {"id": f"a{self.id}", "polyline": "", "summary_polyline": "", "resource_state": 3}
+        return self.summary() | DETAIL_DEFAULTS | {"map": route}
+
+    def summary(self) -> dict[str, Any]:
+        """The representation in a list of activities."""
         start = rfc3339(datetime.fromtimestamp(self.start, UTC))
-        return DETAIL_DEFAULTS | {
+        return SUMMARY_DEFAULTS | {
             "id": self.id,
             "external_id": None if self.manual else f"made-up-{self.id}.fit",
             "upload_id": None if self.manual else self.id + 1,
@@ -129,12 +138,7 @@ class StravaActivity(msgspec.Struct, frozen=True, kw_only=True):
             "sport_type": self.sport_type,
             "start_date": start,
             "start_date_local": start,
-            "map": {
-                "id": f"a{self.id}",
-                "polyline": "",
-                "resource_state": 3,
-                "summary_polyline": "",
-            },
+            "map": {"id": f"a{self.id}", "summary_polyline": "", "resource_state": 2},
             "trainer": self.trainer,
             "commute": self.commute,
             "manual": self.manual,

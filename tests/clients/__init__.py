@@ -1,0 +1,1 @@
+"""Clients that public tools generate from the OpenAPI document, against running servers."""
