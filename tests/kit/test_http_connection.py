@@ -14,8 +14,9 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from tally.kit.connection_table import HttpLimits, Timeouts
+from tally.kit.http_connection import ARRIVAL_SECONDS
 from tally.kit.http_parser import READ_BYTES
-from tally.kit.server import serving
+from tally.kit.server import Server, listen, serving, socket_url
 from tests.embedded.harness import wait_until
 from tests.kit.raw_client import RawClient, connected
 
@@ -386,6 +387,22 @@ async def test_a_connection_that_waits_too_long_is_closed() -> None:
             assert (response.status, response.problem["code"]) == (408, "request_timeout")
         for client in (silent, half_head, half_body, idle):
             assert await client.is_closed()
+
+
+async def test_a_request_that_arrives_with_the_end_of_the_idle_time_is_answered() -> None:
+    """After a stall, the server may compare deadlines before it reads what has arrived."""
+    listening, stop = listen("127.0.0.1", 0), asyncio.Event()
+    server = Server(APP, limits=LIMITS)
+    running = asyncio.create_task(server.serve_on(listening, stop))
+    async with connected(socket_url(listening)) as client:
+        assert (await client.get()).status == 200
+        client.send(head(start="GET / HTTP/1.1"))
+        server.server_state.sweep(asyncio.get_running_loop().time() + LIMITS.timeouts.idle + 1)
+        assert (await client.response()).status == 200
+        await asyncio.sleep(ARRIVAL_SECONDS * 2)  # the close that the sweep requested is due
+        assert (await client.get()).status == 200
+    stop.set()
+    await running
 
 
 @pytest.mark.parametrize(

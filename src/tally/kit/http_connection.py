@@ -33,7 +33,7 @@ BODY_READ_BYTES: Final = 65_536
 # How much a closing connection reads and discards, and for how long.
 LINGER_BYTES: Final = 1024 * 1024
 LINGER_SECONDS: Final = 2.0
-# How long a connection without a request stays open at shutdown.
+# How long a connection without a request stays open at shutdown and after its idle time.
 ARRIVAL_SECONDS: Final = 0.25
 # What a client must read of a response within the write time-out.
 MIN_READ_BYTES: Final = 16_384
@@ -271,6 +271,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._current is None and not self._is_closing:
             self._close()
 
+    def _close_idle(self, deadline: float) -> None:
+        """Close the connection unless a request has arrived since the deadline was compared."""
+        if self.deadline == deadline:
+            self._close_unused()
+
     def _refuse_current(self, problem: Problem) -> None:
         exchange, self._current = self._current, None
         if exchange is None or exchange.has_started:
@@ -331,7 +336,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         elif self._phase == "head" and self._parser.is_in_head:
             self._refuse(TIMED_OUT)
         elif self._phase in ("head", "idle"):
-            self._close()
+            # After a stall of the event loop, a request may wait in the socket behind this call.
+            self._loop.call_later(ARRIVAL_SECONDS, self._close_idle, self.deadline)
         elif not self._is_read_slowly():
             self.transport.abort()
 
