@@ -23,10 +23,12 @@ from tally.store.errors import (
     TransactionCancelled,
 )
 from tally.store.schema import GlobalIndex, S, Table
-from tally.store.sqlite import SqliteEngine, writer_process
+from tally.store.sqlite import SqliteEngine
+from tally.store.sqlite.bulk import router
+from tally.store.sqlite.bulk.ipc import MessageConnection
+from tally.store.sqlite.bulk.writer_process import WriterProcess
 from tally.store.sqlite.directory import MARKER_NAME
 from tally.store.sqlite.files import FILE_NAME
-from tally.store.sqlite.ipc import MessageConnection
 from tests.embedded.harness import is_running, wait_until
 from tests.faults.audit import audit
 from tests.log_capture import captured_log
@@ -38,7 +40,7 @@ def many(name: str) -> list[Transaction]:
     return [once(f"{name}-{number}", "ann") for number in range(20)]
 
 
-async def started_process(engine: SqliteEngine) -> writer_process.WriterProcess:
+async def started_process(engine: SqliteEngine) -> WriterProcess:
     """Trigger the writer process and wait until it is ready."""
     await engine.transact_each([once("the first", "nobody")])
     assert engine.write_router._starting is not None
@@ -58,7 +60,7 @@ def is_requested(engine: SqliteEngine) -> bool:
 @pytest.fixture(autouse=True)
 def two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate two CPUs."""
-    monkeypatch.setattr(writer_process, "_cpu_count", lambda: 2)
+    monkeypatch.setattr(router, "_cpu_count", lambda: 2)
 
 
 @pytest.fixture
@@ -174,7 +176,7 @@ async def test_a_replaced_database_is_not_written(tmp_path: Path, engine: Sqlite
 async def test_a_process_that_is_ready_after_closing_is_not_used(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
-    late = writer_process.WriterProcess()
+    late = WriterProcess()
     await late.start(engine.path, engine._writer.identity)
     await late.close()
     late._on_message(b"")
@@ -289,7 +291,7 @@ async def test_the_process_requires_the_write_rate_and_a_second_cpu(
         assert not is_requested(engine)
         await engine.transact_each([Transaction((Put(PLAIN, {"id": "1000"}),))])
         assert is_requested(engine)
-    monkeypatch.setattr(writer_process, "_cpu_count", lambda: 1)
+    monkeypatch.setattr(router, "_cpu_count", lambda: 1)
     async with embedded(tmp_path / "two", PLAIN, writer_process_rate=1) as engine:
         await engine.transact_each(
             [Transaction((Put(PLAIN, {"id": f"{number}"}),)) for number in range(999)]

@@ -44,9 +44,9 @@ from tally.store.errors import StoreError, StoreUnavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
-from tally.store.sqlite.bulk import prepare_batch
+from tally.store.sqlite.bulk.group_executor import BatchingExecutor
+from tally.store.sqlite.bulk.router import WriteRouter
 from tally.store.sqlite.files import connect, prepare_database, to_store_error
-from tally.store.sqlite.group_executor import BatchingExecutor
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.scrub import Scrubber
@@ -54,7 +54,6 @@ from tally.store.sqlite.state import read_state, write_state
 from tally.store.sqlite.sweep import sweep
 from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.transactions import PreparedTransaction, transact, try_transact
-from tally.store.sqlite.writer_process import WriteRouter
 from tally.store.sqlite.writer_thread import WriterThread
 from tally.store.sqlite.writes import encode_write, prepare
 from tally.store.validate import (
@@ -198,16 +197,11 @@ class SqliteEngine:
     async def transact_each(
         self, operations: Sequence[Transaction]
     ) -> list[TransactionResult | StoreError]:
-        outcomes: list[TransactionResult | StoreError]
-        batch = prepare_batch(operations, self._layout)
-        if batch is None:
-            run = partial(
-                self._transact_each,
-                [self._prepare_transaction(operation) for operation in operations],
-            )
-            outcomes = await self._writer.submit(run)
-        else:
-            outcomes = await self.write_router.submit(batch)
+        submitted = self.write_router.submit(operations, self._layout)
+        if submitted is None:
+            prepared = [self._prepare_transaction(operation) for operation in operations]
+            submitted = self._writer.submit(partial(self._transact_each, prepared))
+        outcomes: list[TransactionResult | StoreError] = await submitted
         return outcomes
 
     async def transact_get(self, operation: TransactionGet) -> TransactionGetResult:

@@ -1,8 +1,8 @@
 """The writer thread with group commit: waiting jobs share one transaction and one fsync.
 
-No job is acknowledged before the fsync. `group_executor.py` runs the jobs of a group. A job reads
-and decides before it writes, so a rejected job leaves nothing behind and its group continues. If
-SQLite fails, the group is rolled back and its jobs run again one by one, so each gets its own
+No job is acknowledged before the fsync. `bulk/group_executor.py` runs the jobs of a group. A job
+reads and decides before it writes, so a rejected job leaves nothing behind and its group continues.
+If SQLite fails, the group is rolled back and its jobs run again one by one, so each gets its own
 result: jobs must be safe to run twice.
 """
 

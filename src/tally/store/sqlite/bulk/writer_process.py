@@ -10,21 +10,16 @@ import logging
 import os
 import socket
 import sys
-import time
 from asyncio.subprocess import DEVNULL, Process
 from contextlib import ExitStack, suppress
-from contextvars import Context
 from pathlib import Path
 from typing import Any
 
 from tally.store.errors import OutcomeUnknown
-from tally.store.sqlite.bulk import PreparedBatch
-from tally.store.sqlite.ipc import MessageConnection, decode_response, encode_request
-from tally.store.sqlite.writer_thread import WriterThread
+from tally.store.sqlite.bulk.batches import PreparedBatch
+from tally.store.sqlite.bulk.ipc import MessageConnection, decode_response, encode_request
 
-_RESTART_SECONDS = 30.0  # after a failed start or an unexpected end
 _END_SECONDS = 20.0
-_MIN_TRANSACTIONS = 8  # smaller batches use the process only while it is busy
 _LOST = "the writer process ended: the write may or may not have been stored"
 
 _log = logging.getLogger(__name__)
@@ -54,7 +49,7 @@ class WriterProcess:
                 sys.executable,
                 "-P",
                 "-m",
-                "tally.store.sqlite.writer_process_main",
+                "tally.store.sqlite.bulk.writer_process_main",
                 *map(str, (path, *identity, theirs.fileno())),
                 # The same modules as in this process.
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -132,63 +127,3 @@ class WriterProcess:
             if not future.done():
                 future.set_exception(OutcomeUnknown(_LOST))
         self._ended.set()
-
-
-class WriteRouter:
-    """Routes batches of transactions to the writer thread or, under load, to the writer process.
-
-    The process starts above `writer_process_rate` transactions per second; None disables it.
-    """
-
-    def __init__(self, path: Path, writer: WriterThread, writer_process_rate: int | None) -> None:
-        self._path = path
-        self._writer = writer
-        self._rate = writer_process_rate if _cpu_count() > 1 else None
-        self.process: WriterProcess | None = None
-        self._starting: asyncio.Task[None] | None = None
-        self._window_start = self._not_before = 0.0
-        self._count = 0
-
-    def submit(self, batch: PreparedBatch) -> "asyncio.Future[Any]":
-        """Run the batch; the future resolves once it is durable."""
-        process = self.process
-        if process is not None and process.ready.is_set():
-            if len(batch) >= _MIN_TRANSACTIONS or process.is_busy:
-                return process.submit(batch)
-        elif self._rate is not None:
-            self._count_transactions(len(batch), self._rate)
-        return self._writer.submit(batch)
-
-    async def close(self) -> None:
-        if self._starting is not None:
-            await asyncio.wait({self._starting})
-        if self.process is not None:
-            await self.process.close()
-
-    def _count_transactions(self, count: int, rate: int) -> None:
-        """Start the process if this second's transactions exceed the rate."""
-        now = time.monotonic()
-        if now - self._window_start > 1:
-            self._window_start, self._count = now, 0
-        self._count += count
-        is_starting = self._starting is not None and not self._starting.done()
-        if self._count >= rate and now >= self._not_before and not is_starting:
-            self._not_before = now + _RESTART_SECONDS
-            # An empty context: its log lines do not belong to a request.
-            self._starting = asyncio.create_task(self._start(), context=Context())
-
-    async def _start(self) -> None:
-        if self.process is not None:
-            await self.process.close()
-        self.process = WriterProcess()
-        try:
-            await self.process.start(self._path, self._writer.identity)
-        except OSError as error:
-            _log.warning(
-                "Could not start the writer process",
-                extra={"fields": {"action": "writer_process_start_failed", "reason": str(error)}},
-            )
-
-
-def _cpu_count() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

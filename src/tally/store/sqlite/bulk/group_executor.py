@@ -11,7 +11,7 @@ import apsw
 
 from tally.store.errors import StoreError
 from tally.store.schema import Table
-from tally.store.sqlite.bulk import PreparedBatch, merge_batches, run_batch
+from tally.store.sqlite.bulk.batches import PreparedBatch, merge_batches, run_batch
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.shapes import Shapes

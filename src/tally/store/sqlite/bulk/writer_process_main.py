@@ -1,7 +1,7 @@
 """The program of the writer process: runs batches from a socket with group commit.
 
 `writer_process.py` starts it as
-`python -m tally.store.sqlite.writer_process_main PATH DEVICE INODE SOCKET`.
+`python -m tally.store.sqlite.bulk.writer_process_main PATH DEVICE INODE SOCKET`.
 It ends when the engine closes the socket.
 """
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tally.store.errors import StoreUnavailable
+from tally.store.sqlite.bulk.group_executor import BatchingExecutor
+from tally.store.sqlite.bulk.ipc import MessageConnection, decode_request, encode_response
 from tally.store.sqlite.files import connect, file_identity
-from tally.store.sqlite.group_executor import BatchingExecutor
-from tally.store.sqlite.ipc import MessageConnection, decode_request, encode_response
 from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.writer_thread import WriterThread
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from tally.store.expressions import not_exists
-from tally.store.sqlite.bulk import PreparedBatch, PreparedPuts
+from tally.store.sqlite.bulk.batches import PreparedBatch, PreparedPuts
 from tally.store.sqlite.expiry import ExpiryRecord
 from tally.store.sqlite.table_registry import LayoutCache
 
