@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tally.devices.api.schemas.exports import FORMATS, export
+from tally.devices.service import history
 from tally.devices.service.history import (
     MAX_CONCURRENT_CHARTS,
     MAX_CONCURRENT_EXPORTS,
@@ -17,7 +18,7 @@ from tally.devices.service.history import (
 from tally.devices.wiring import Devices
 from tally.kit.fair_limiter import FairLimiter
 from tally.kit.time_slices import TimeSlices
-from tests.devices.harness import ADMIN, Board, DevicesServer
+from tests.devices.harness import ADMIN, FIRST_MS, MINUTE_MS, Board, DevicesServer
 
 TIMEOUT_SECONDS = 30
 
@@ -73,6 +74,28 @@ async def test_readings_are_stored_while_charts_wait(server: DevicesServer, boar
         assert len(await server.readings(other)) == 3
         assert not chart.done()
     await chart
+
+
+async def test_the_event_loop_runs_between_the_reads_of_a_chart(
+    server: DevicesServer, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The buckets of a dense range are short reads, which the embedded store does not divide."""
+    monkeypatch.setattr(history, "MAX_UNSAMPLED_READINGS", 100)
+    time_range = FIRST_MS, FIRST_MS + 250 * MINUTE_MS - 1
+    loop, iterations = asyncio.get_running_loop(), 0
+
+    def count_iteration() -> None:
+        nonlocal iterations, handle
+        iterations += 1
+        handle = loop.call_soon(count_iteration)
+
+    handle = loop.call_soon(count_iteration)
+    series = await history_of(server).series(
+        board.hardware_id, "bme280_temp_c", time_range, 200, owner="operator"
+    )
+    handle.cancel()
+    assert sum(bucket.count for bucket in series.buckets) == 250
+    assert iterations > 200
 
 
 async def test_a_chart_whose_client_left_leaves_the_queue(

@@ -27,7 +27,6 @@ from tally.kit.endpoints import Api
 from tally.kit.jobs import Job
 from tally.kit.operators import protect
 from tally.kit.rate_limiter import RateLimiter
-from tally.kit.time_slices import TimeSlices
 from tally.kit.ttl_cache import TTLCache
 
 REPOSITORIES: Final = (DeviceRepository, ReadingRepository, ApiKeyRepository)
@@ -55,7 +54,6 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
         hub=dependencies.hub,
         streams=dependencies.streams,
         operators=dependencies.operators,
-        slices=TimeSlices(),
     )
     yield Devices(protect(devices_api(handlers), dependencies.operators), services)
 

@@ -45,6 +45,11 @@ class TimeSlices:
     async def __aexit__(self, *_: object) -> None:
         self._end_turn()
 
+    async def wait(self) -> None:
+        """Wait for a turn, for work that follows without an await and takes about a turn."""
+        async with self:
+            pass
+
     def _end_turn(self) -> None:
         asyncio.get_running_loop().call_soon(self._grant_next)
 

@@ -24,7 +24,6 @@ from tally.kit.http import Json
 from tally.kit.hub import Hub
 from tally.kit.operators import OperatorDirectory, request_operator
 from tally.kit.tasks import run_while_connected
-from tally.kit.time_slices import TimeSlices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,6 @@ class Handlers:
     hub: Hub
     streams: OpenStreams
     operators: OperatorDirectory
-    slices: TimeSlices
 
     async def check_health(self, _: Request) -> ASGIApp:
         return Json({"status": "ok"})
@@ -147,7 +145,7 @@ class Handlers:
             return Response(media_type=file_format.media_type, headers=headers)
         slot = partial(history.export_limiter.slot, request_operator(request).name)
         return StreamingResponse(
-            export(readings, file_format.writer(), self.slices, slot),
+            export(readings, file_format.writer(), history.slices, slot),
             media_type=file_format.media_type,
             headers=headers,
         )

@@ -20,6 +20,7 @@ from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import MAX_SERIES_READINGS, ReadingRepository
 from tally.errors import Invalid, NotFound
 from tally.kit.fair_limiter import FairLimiter
+from tally.kit.time_slices import TimeSlices
 
 TimeRange: TypeAlias = tuple[int, int]
 # Ranges with fewer readings are charted from all of them; denser ranges are sampled.
@@ -41,6 +42,8 @@ class ReadingHistory:
     export_limiter: FairLimiter = field(
         default_factory=partial(FairLimiter, MAX_CONCURRENT_EXPORTS)
     )
+    # The turns of charts and exports on the event loop.
+    slices: TimeSlices = field(default_factory=TimeSlices)
 
     async def latest(self, hardware_id: str) -> Reading:
         await self._require_device(hardware_id)
@@ -97,15 +100,19 @@ class ReadingHistory:
         for start in range(0, len(intervals), MAX_CONCURRENT_QUERIES):
             batch = intervals[start : start + MAX_CONCURRENT_QUERIES]
             found = await asyncio.gather(
-                *(
-                    self.readings.values(hardware_id, sensor, interval, per_bucket)
-                    for interval in batch
-                )
+                *(self._values(hardware_id, sensor, interval, per_bucket) for interval in batch)
             )
             for interval, (values, is_complete) in zip(batch, found, strict=True):
                 buckets += _bucket(interval, [value for _, value in values])
                 is_sampled = is_sampled or not is_complete
         return Series(sensor, tuple(buckets), sampled=is_sampled)
+
+    async def _values(
+        self, hardware_id: str, sensor: str, time_range: TimeRange, limit: int
+    ) -> tuple[list[tuple[int, Number]], bool]:
+        """Read a bucket in a turn of its own: the embedded store reads few rows at once."""
+        await self.slices.wait()
+        return await self.readings.values(hardware_id, sensor, time_range, limit)
 
     async def export(
         self, hardware_id: str, time_range: TimeRange
