@@ -54,19 +54,32 @@ def check_condition(condition: Condition) -> None:
         )
     if type(condition) is Absent or type(condition) is Exists:
         return  # the most common conditions, always valid
+    if (
+        type(condition) is Compare
+        and type(condition.left) is Path
+        and type(condition.right) is Literal
+    ):  # the next most common, whose operands cannot be equal
+        if condition.operator not in ("=", "<>"):
+            _require_ordered(condition.operator, condition.right)
+        _check_values_size(measure_value(condition.right.value, "compare"))
+        return
     parts = size = 0
     for count, node in enumerate(nodes(condition), 1):
         if count > MAX_OPERATORS:
             raise InvalidExpression(f"an expression may have at most {MAX_OPERATORS} operators")
         parts += 1 + len(_operands(node))
         size += _check_node(node)
+    _check_values_size(size)
+    if parts > _ALWAYS_SHORT_PARTS:
+        _check_length(Placeholders().condition(condition))
+
+
+def _check_values_size(size: int) -> None:
     if size > MAX_SUBSTITUTION_BYTES:
         raise InvalidExpression(
             f"the values of an expression may have at most {MAX_SUBSTITUTION_BYTES} bytes, not"
             f" {size}"
         )
-    if parts > _ALWAYS_SHORT_PARTS:
-        _check_length(Placeholders().condition(condition))
 
 
 def nodes(condition: Condition) -> Iterator[Condition]:
@@ -142,15 +155,8 @@ def _check_update_operand(operand: Any) -> None:
         measure_value(operand.value, "update")
     elif isinstance(operand, Sum):
         for side in (operand.left, operand.right):
-            _check_update_operand(side)
-            if isinstance(side, Literal) and type_of(side.value) != "N":
-                raise InvalidExpression(
-                    f"{operand.operator} requires numbers, not {type_of(side.value)}"
-                )
-            if isinstance(side, Joined | Sum):
-                raise InvalidExpression(
-                    f"{operand.operator} requires fields and numbers, not a nested expression"
-                )
+            if type(side) is not Path:
+                _check_summand(operand.operator, side)
     elif isinstance(operand, Joined):
         for side in (operand.left, operand.right):
             _check_update_operand(side)
@@ -167,6 +173,14 @@ def _check_update_operand(operand: Any) -> None:
             raise InvalidExpression(
                 "if_not_exists requires a field or a value, not a nested expression"
             )
+
+
+def _check_summand(operator: str, side: Any) -> None:
+    _check_update_operand(side)
+    if isinstance(side, Literal) and type_of(side.value) != "N":
+        raise InvalidExpression(f"{operator} requires numbers, not {type_of(side.value)}")
+    if isinstance(side, Joined | Sum):
+        raise InvalidExpression(f"{operator} requires fields and numbers, not a nested expression")
 
 
 def _check_node(node: Condition) -> int:
