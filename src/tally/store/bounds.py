@@ -34,10 +34,13 @@ Paged = TypeVar("Paged", Query, Scan)
 
 def reserve_items(invocation: Invocation, reads: int, writes: int) -> None:
     """Count items before they are sent, so concurrent requests cannot exceed the bound."""
-    if invocation.pattern.bound is not None:
+    bound = invocation.pattern.bound
+    if bound is None:
+        return
+    read, written = invocation.read + reads, invocation.written + writes
+    if read > bound or written > bound:
         check_bound(invocation, reads, writes)
-        invocation.read += reads
-        invocation.written += writes
+    invocation.read, invocation.written = read, written
 
 
 def check_bound(invocation: Invocation, reads: int = 0, writes: int = 0) -> None:

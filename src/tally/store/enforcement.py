@@ -36,6 +36,10 @@ from tally.store.templates import requires_item
 _GET: UseKey = ("GetItem", None)
 _BATCH_GET: UseKey = ("BatchGetItem", None)
 _BATCH_WRITE: UseKey = ("BatchWriteItem", None)
+_WRITE_KEYS: dict[type, UseKey] = {
+    kind: (name, None)
+    for kind, name in ((Put, "PutItem"), (Update, "UpdateItem"), (Delete, "DeleteItem"))
+}
 
 
 def authorize(invocation: Invocation, operation: Operation, *, counted: bool = False) -> UseKey:
@@ -116,22 +120,21 @@ def _authorize_get(invocation: Invocation, operation: Get, counted: bool) -> Use
     key_fits = check.fits_key is None or check.fits_key(operation.key)
     if not key_fits or operation.projection != check.projection:
         _require(invocation, check.write_problem(operation))
-    if invocation.pattern.bound is not None:
-        reserve_items(invocation, 1, 0)
+    reserve_items(invocation, 1, 0)
     return _GET
 
 
 def _authorize_write(
     invocation: Invocation, operation: Put | Update | Delete, counted: bool
 ) -> UseKey:
-    key = (operation_name(operation), None)
+    key = _WRITE_KEYS[type(operation)]
     check = _find(invocation, key, operation.table, counted=counted)
     problem = check.write_problem(operation)
     if problem is not None:
         raise access_violation(invocation, problem)
-    _check_attributes(invocation, operation)
-    if invocation.pattern.bound is not None:
-        reserve_items(invocation, 0, 1)
+    if operation.table.validated:
+        _check_attributes(invocation, operation)
+    reserve_items(invocation, 0, 1)
     return key
 
 

@@ -45,6 +45,7 @@ _EXACT = Context(
     traps=[InvalidOperation, Overflow, Inexact],
 )
 _ORDERED = ("S", "N", "B")
+_SCALARS = frozenset((str, int, bool, Decimal, bytes))
 
 
 def matches(condition: Condition, item: Mapping[str, Any]) -> bool:
@@ -86,8 +87,11 @@ def _compare_with_constant(
 
 def resolve_path(item: Any, path: Path) -> Any:
     """Return the value at the path, or MISSING."""
+    parts = path.parts
+    if len(parts) == 1 and type(item) is dict:  # the most common case
+        return item.get(parts[0], MISSING)
     value = item
-    for part in path.parts:
+    for part in parts:
         if isinstance(part, str):
             if not isinstance(value, dict) or part not in value:
                 return MISSING
@@ -120,7 +124,11 @@ def _size(value: Any) -> Any:
 
 def equal(left: Any, right: Any) -> bool:
     """Whether two values have the same type and are equal; 1 does not equal True, at any depth."""
-    if left is MISSING or right is MISSING or type_of(left) != type_of(right):
+    if left is MISSING or right is MISSING:
+        return False
+    if type(left) is type(right) and type(left) in _SCALARS:
+        return bool(left == right)
+    if type_of(left) != type_of(right):
         return False
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(equal, left, right))
@@ -274,9 +282,15 @@ def _picker(routes: Iterable[_Route]) -> Callable[[Any], Any]:
 def apply(actions: Sequence[Action], item: Mapping[str, Any]) -> Item:
     """Return the item after an update. Every right side reads the item before the update."""
     changes = [(action.path.parts, _outcome(action, item)) for action in actions]
-    if any(len(route) > 1 for route, _ in changes):
-        return dict(_change(item, changes))
-    return _change_map(dict(item), {route[0]: outcome for route, outcome in changes})
+    changed = dict(item)
+    for route, outcome in changes:
+        if len(route) > 1:
+            return dict(_change(item, changes))
+        if outcome is MISSING:
+            changed.pop(str(route[0]), None)
+        else:
+            changed[str(route[0])] = outcome
+    return changed
 
 
 def _outcome(action: Action, item: Mapping[str, Any]) -> Any:
@@ -342,12 +356,12 @@ def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
 
 
 def _sum(operator: str, left: Any, right: Any) -> Any:
+    if type(left) is int and type(right) is int:
+        return left + right if operator == "+" else left - right
     if type_of(left) != "N" or type_of(right) != "N":
         raise InvalidExpression(
             f"{operator} requires numbers, not {type_of(left)} and {type_of(right)}"
         )
-    if isinstance(left, int) and isinstance(right, int):
-        return left + right if operator == "+" else left - right
     try:
         if operator == "+":
             return _EXACT.add(Decimal(left), Decimal(right))

@@ -136,4 +136,6 @@ class RequestCheck:
         key = write.item if name == "PutItem" else write.key
         if name == "GetItem":
             return self.key_problem(key) or self.projection_problem(write.projection)
+        if self._fits_condition is None and write.condition is None:
+            return self.key_problem(key)
         return self.key_problem(key) or self.condition_problem(write.condition)

@@ -54,19 +54,28 @@ def check_condition(condition: Condition) -> None:
         )
     if type(condition) is Absent or type(condition) is Exists:
         return  # the most common conditions, always valid
+    if type(condition) is Compare and type(condition.left) is Path:  # the next most common
+        right = condition.right
+        _check_values_size(measure_value(right.value, "compare") if type(right) is Literal else 0)
+        _check_compare(condition)
+        return
     parts = size = 0
     for count, node in enumerate(nodes(condition), 1):
         if count > MAX_OPERATORS:
             raise InvalidExpression(f"an expression may have at most {MAX_OPERATORS} operators")
         parts += 1 + len(_operands(node))
         size += _check_node(node)
+    _check_values_size(size)
+    if parts > _ALWAYS_SHORT_PARTS:
+        _check_length(Placeholders().condition(condition))
+
+
+def _check_values_size(size: int) -> None:
     if size > MAX_SUBSTITUTION_BYTES:
         raise InvalidExpression(
             f"the values of an expression may have at most {MAX_SUBSTITUTION_BYTES} bytes, not"
             f" {size}"
         )
-    if parts > _ALWAYS_SHORT_PARTS:
-        _check_length(Placeholders().condition(condition))
 
 
 def nodes(condition: Condition) -> Iterator[Condition]:
@@ -141,25 +150,9 @@ def _check_update_operand(operand: Any) -> None:
     if isinstance(operand, Literal):
         measure_value(operand.value, "update")
     elif isinstance(operand, Sum):
-        for side in (operand.left, operand.right):
-            _check_update_operand(side)
-            if isinstance(side, Literal) and type_of(side.value) != "N":
-                raise InvalidExpression(
-                    f"{operand.operator} requires numbers, not {type_of(side.value)}"
-                )
-            if isinstance(side, Joined | Sum):
-                raise InvalidExpression(
-                    f"{operand.operator} requires fields and numbers, not a nested expression"
-                )
+        _check_sides(operand, operand.operator, "N", "numbers")
     elif isinstance(operand, Joined):
-        for side in (operand.left, operand.right):
-            _check_update_operand(side)
-            if isinstance(side, Literal) and type_of(side.value) != "L":
-                raise InvalidExpression(f"list_append requires lists, not {type_of(side.value)}")
-            if isinstance(side, Joined | Sum):
-                raise InvalidExpression(
-                    "list_append requires fields and lists, not a nested expression"
-                )
+        _check_sides(operand, "list_append", "L", "lists")
     elif isinstance(operand, IfAbsent):
         _check_update_operand(operand.otherwise)
         _check_distinct(operand.path, operand.otherwise)
@@ -167,6 +160,17 @@ def _check_update_operand(operand: Any) -> None:
             raise InvalidExpression(
                 "if_not_exists requires a field or a value, not a nested expression"
             )
+
+
+def _check_sides(operand: Sum | Joined, name: str, kind: str, kinds: str) -> None:
+    for side in (operand.left, operand.right):
+        if type(side) is Path:
+            continue
+        _check_update_operand(side)
+        if isinstance(side, Literal) and type_of(side.value) != kind:
+            raise InvalidExpression(f"{name} requires {kinds}, not {type_of(side.value)}")
+        if isinstance(side, Joined | Sum):
+            raise InvalidExpression(f"{name} requires fields and {kinds}, not a nested expression")
 
 
 def _check_node(node: Condition) -> int:
@@ -202,10 +206,6 @@ def _check_begins_with(node: BeginsWith) -> None:
         )
 
 
-def _check_contains(node: Contains) -> None:
-    _check_distinct(node.path, node.element)
-
-
 def _check_type_is(node: TypeIs) -> None:
     if node.type not in _TYPES:
         raise InvalidExpression(f"{node.type!r} is not a type; the types are {', '.join(_TYPES)}")
@@ -229,7 +229,7 @@ _NODE_CHECKS: dict[type, Callable[[Any], None]] = {
     Between: _check_between,
     In: _check_in,
     BeginsWith: _check_begins_with,
-    Contains: _check_contains,
+    Contains: lambda node: _check_distinct(node.path, node.element),
     TypeIs: _check_type_is,
 }
 

@@ -189,8 +189,9 @@ class SqliteEngine:
         return BatchWriteResult(None, sum((result.capacity for result in written), Capacity()))
 
     async def transact(self, operation: Transaction) -> TransactionResult:
+        prepared = self._prepare_transaction(operation)
         result: TransactionResult = await self._writer.submit(
-            partial(self._transact, self._prepare_transaction(operation))
+            prepared if operation.token is None else partial(self._transact, prepared)
         )
         return result
 

@@ -107,6 +107,17 @@ class Layout:
             self.ranges["sizes", count] = statement
         return statement
 
+    def select_rows(self, count: int) -> str:
+        """Return the statement that reads this many items."""
+        statement = self.ranges.get(("rows", count))
+        if statement is None:
+            marks = ",".join(["(?,?)"] * count)
+            statement = self.ranges["rows", count] = (
+                f"SELECT r.pk, r.sk, r.item, r.size FROM (VALUES {marks}) AS v"
+                f" CROSS JOIN {self.rows} AS r ON r.pk = v.column1 AND r.sk = v.column2"
+            )
+        return statement
+
     def insert_new(self, count: int) -> str:
         """Return the statement that inserts this many rows.
 

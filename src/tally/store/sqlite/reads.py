@@ -72,6 +72,8 @@ class Reader:
         limit = self._operation.limit
         is_short = limit is not None and limit <= MAX_SHORT_READ
         if is_short and self._is_in_segment is None:
+            if self._index is None:
+                return self._finish(more=self._read_short(key_range, start))
             return self._finish(more=self._read(key_range, start, inf) is True)
         while True:
             async with self._slices as deadline:
@@ -79,6 +81,24 @@ class Reader:
             if has_more is not None:
                 return self._finish(more=has_more)
             start = self._last_key()
+
+    def _read_short(self, key_range: KeyRange | None, start: Key | None) -> bool:
+        """Read a few rows of the table at once; return whether more may follow."""
+        limit = self._operation.limit or 0
+        cursor = self._connection.execute(*self._statement(key_range, start, limit))
+        unpack, items, total = self._layout.packer.unpack, [], 0
+        for pk, sk, packed, size in cursor:
+            items.append(unpack(packed, (pk, sk)))
+            total += size
+            if total >= MAX_PAGE_BYTES:
+                cursor.close()
+                break
+        self._bytes, self._scanned = total, len(items)
+        self._last = items[-1] if items else None
+        if self._matches is not None:
+            items = [*filter(self._matches, items)]
+        self.items = items if self._project is None else [*map(self._project, items)]
+        return total >= MAX_PAGE_BYTES or self._scanned == limit
 
     def _read(self, key_range: KeyRange | None, start: Key | None, deadline: float) -> bool | None:
         """Read rows; return whether more may follow, or None if the turn ended first."""

@@ -17,6 +17,7 @@ from tally.store.sqlite.layout import Layout, Row
 # Rows per statement: any number up to the first, or a multiple of the second up to the third.
 # SQLite caches one prepared statement per number.
 _MAX_ANY_ROWS, _ROW_STEP, _MAX_ROWS = 512, 256, 1024
+_KEY_STEP = 8
 
 T = TypeVar("T")
 
@@ -43,6 +44,22 @@ def read_sizes(
             layout.select_sizes(len(chunk)), [*chain.from_iterable(chunk)]
         ).fetchall()
         found.update(((pk, sk), size) for pk, sk, size in rows)
+    return found
+
+
+def read_rows(
+    connection: apsw.Connection, layout: Layout, keys: Sequence[RowKey]
+) -> dict[RowKey, tuple[bytes, int]]:
+    """Return the packed items at these keys and their sizes."""
+    found: dict[RowKey, tuple[bytes, int]] = {}
+    for start in range(0, len(keys), _MAX_ANY_ROWS):
+        chunk = [*keys[start : start + _MAX_ANY_ROWS]]
+        # Repeated keys limit the number of statements, and do no harm.
+        chunk += chunk[:1] * (-len(chunk) % _KEY_STEP if len(chunk) > _KEY_STEP else 0)
+        rows: list[Any] = connection.execute(
+            layout.select_rows(len(chunk)), [*chain.from_iterable(chunk)]
+        ).fetchall()
+        found.update(((pk, sk), (item, size)) for pk, sk, item, size in rows)
     return found
 
 

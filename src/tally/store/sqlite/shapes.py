@@ -9,7 +9,8 @@ They never change, so a process may cache them; a number that it does not know w
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import apsw
@@ -37,6 +38,7 @@ _MAX_SIGHTINGS = 64  # of the same attributes before they get a shape that fits 
 _MAX_CANDIDATES = 256
 
 KeyTexts: TypeAlias = tuple[str, str]
+_NO_TEXTS: KeyTexts = "", ""  # for shapes without slices, which do not read them
 
 
 class Shape(Struct, frozen=True):
@@ -59,6 +61,7 @@ class CompiledShape:
         self.maps = dict(shape.maps)
         self.omitted = key_names.union(name for name, *_ in shape.slices)
         self._names = tuple(name for name in shape.attributes if name not in self.omitted)
+        self._read_values = _values_reader(self._names)
         self._map_positions = [(self._names.index(name), inner) for name, inner in shape.maps]
 
     def values(self, item: Mapping[str, Any], texts: KeyTexts) -> list[Any] | None:
@@ -66,13 +69,12 @@ class CompiledShape:
         for name, part, start, stop in self.slices:
             if item[name] != texts[part][start:stop]:
                 return None
-        values = [item[name] for name in self._names]
+        values = [self.number, *self._read_values(item)]
         for position, inner in self._map_positions:
-            value = values[position]
+            value = values[position + 1]
             if type(value) is not dict or tuple(value) != inner:
                 return None
-            values[position] = [*value.values()]
-        values.insert(0, self.number)
+            values[position + 1] = [*value.values()]
         return values
 
     def restore(self, item: Item, values: list[Any], texts: KeyTexts) -> None:
@@ -83,6 +85,12 @@ class CompiledShape:
         item.update(zip(self._names, values, strict=True))
         for name, part, start, stop in self.slices:
             item[name] = texts[part][start:stop]
+
+
+def _values_reader(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    if len(names) > 1:  # with one name, it returns the value itself
+        return itemgetter(*names)
+    return lambda item: [item[name] for name in names]
 
 
 def describe_shape(item: Mapping[str, Any], texts: KeyTexts, key: frozenset[str]) -> Shape:
@@ -187,6 +195,7 @@ class ItemPacker:
             (part.name, position) for position, part in enumerate(table.key) if part.type == "S"
         )
         self.key_names = frozenset(name for name, _ in self._key)
+        self._restore_key = _key_restorer(self._key)
         self._by_attributes: dict[tuple[str, ...], list[CompiledShape]] = {}
         self._by_number: dict[int, CompiledShape] = {}
         self._sightings: Counter[Shape | tuple[str, ...]] = Counter()
@@ -215,9 +224,8 @@ class ItemPacker:
 
     def pack(self, item: Mapping[str, Any]) -> bytes:
         """Pack an item without its key."""
-        texts = self.texts(item)
         for shape in self._by_attributes.get(tuple(item), ()):
-            values = shape.values(item, texts)
+            values = shape.values(item, self.texts(item) if shape.slices else _NO_TEXTS)
             if values is not None:
                 return pack(values)
         self.observe(item)
@@ -226,13 +234,14 @@ class ItemPacker:
 
     def unpack(self, packed: bytes, key: RowKey) -> Item:
         """Unpack an item; its key comes from the row."""
-        item: Item = {name: key[position].decode() for name, position in self._key}
+        item = self._restore_key(key)
         values = unpack(packed)
         if type(values) is dict:
             item.update(values)
             return item
         try:
-            self._shape(values[0]).restore(item, values, self.texts(item))
+            shape = self._by_number.get(values[0]) or self._shape(values[0])
+            shape.restore(item, values, self.texts(item) if shape.slices else _NO_TEXTS)
         except (ValueError, TypeError, LookupError) as error:
             raise StorageDamaged(f"a stored item is damaged: {error!r}") from error
         return item
@@ -260,8 +269,17 @@ class ItemPacker:
                 self._sightings.clear()
 
     def _shape(self, number: int) -> CompiledShape:
-        shape = self._by_number.get(number)
-        if shape is None:
-            self._shapes.reload()
-            shape = self._by_number[number]
-        return shape
+        """Return a shape that another process added."""
+        self._shapes.reload()
+        return self._by_number[number]
+
+
+def _key_restorer(key: Sequence[tuple[str, int]]) -> Callable[[RowKey], Item]:
+    """Return a function that reads the string keys of a row; `key` has their positions."""
+    if len(key) == 1:
+        ((name, position),) = key
+        return lambda row: {name: row[position].decode()}
+    if len(key) == 2:
+        (first, _), (second, _) = key
+        return lambda row: {first: row[0].decode(), second: row[1].decode()}
+    return lambda _row: {}

@@ -7,7 +7,8 @@ import apsw
 
 from tally.store.sqlite.expiry import pop_due_rows
 from tally.store.sqlite.layout import ItemChange, Layout
-from tally.store.sqlite.writes import apply_change
+from tally.store.sqlite.writes import apply_changes
+from tally.store.values import Item
 
 # DynamoDB ignores older timestamps: they are probably mistakes, such as milliseconds divided twice.
 _MAX_AGE_SECONDS = 5 * 365 * 86_400.0
@@ -22,10 +23,17 @@ def sweep(connection: apsw.Connection, layout: Layout, now: float, limit: int) -
         if rows is None:
             break
         reads += 1 + len(rows)
-        for pk, sk, packed in rows:
-            item = layout.packer.unpack(packed, (pk, sk))
-            expires = layout.expires(item)
-            if expires is not None and now - _MAX_AGE_SECONDS < expires <= now:
-                apply_change(connection, ItemChange(layout, (pk, sk), item, 0, None, 0))
-                deleted += 1
+        expired = [
+            ItemChange(layout, (pk, sk), item, 0, None, 0)
+            for pk, sk, packed in rows
+            if _is_due(layout, item := layout.packer.unpack(packed, (pk, sk)), now)
+        ]
+        if expired:
+            apply_changes(connection, expired)
+        deleted += len(expired)
     return deleted
+
+
+def _is_due(layout: Layout, item: Item, now: float) -> bool:
+    expires = layout.expires(item)
+    return expires is not None and now - _MAX_AGE_SECONDS < expires <= now

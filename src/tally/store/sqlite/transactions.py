@@ -4,7 +4,7 @@ All writes or none, with a reason per item.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -23,10 +23,12 @@ from tally.store.errors import (
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
 from tally.store.sqlite.codec import normalize_number
+from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import ItemChange, Layout
+from tally.store.sqlite.rows import read_rows
 from tally.store.sqlite.writes import (
     PreparedWrite,
-    apply_change,
+    apply_changes,
     plan_change,
     prepare,
     read_row,
@@ -34,8 +36,11 @@ from tally.store.sqlite.writes import (
 )
 
 TOKEN_SECONDS = 600.0
+_SUCCESS = Reason("None")
 
 Step: TypeAlias = tuple[Layout, PreparedWrite]
+# Packed items and their sizes by key, for each SQL table of rows.
+StoredRows: TypeAlias = Mapping[str, Mapping[RowKey, tuple[bytes, int]]]
 
 
 class PreparedTransaction(Struct, frozen=True):
@@ -43,6 +48,13 @@ class PreparedTransaction(Struct, frozen=True):
 
     operation: Transaction
     steps: list[Step]
+
+    def with_current(self, layout_of: Callable[[Table], Layout]) -> "PreparedTransaction":
+        """Return the transaction, validated and encoded again if a table changed."""
+        current = [layout_of(layout.table) for layout, _ in self.steps]
+        if all(now is then for now, (then, _) in zip(current, self.steps, strict=True)):
+            return self
+        return self.with_layouts({layout.table.name: layout for layout in current})
 
     def with_layouts(self, layouts: Mapping[str, Layout]) -> "PreparedTransaction":
         """Return the transaction, validated and encoded again for tables that changed."""
@@ -80,24 +92,48 @@ def transact(
                 read_row(connection, layout, step.key)[1] for layout, step in steps
             )
         )
+    changes = plan_transaction(steps, read_stored(connection, steps))
+    apply_all(connection, changes)
+    if operation.token is not None:
+        _record_token(connection, operation, now)
+    return TransactionResult(capacity.transaction_capacity(changes))
+
+
+def read_stored(connection: apsw.Connection, steps: Iterable[Step]) -> StoredRows:
+    """Return the stored items that these writes refer to, by table and key."""
+    keys_by_table: dict[str, tuple[Layout, list[RowKey]]] = {}
+    for layout, write in steps:
+        keys_by_table.setdefault(layout.rows, (layout, []))[1].append(write.key)
+    return {
+        rows: read_rows(connection, layout, keys) for rows, (layout, keys) in keys_by_table.items()
+    }
+
+
+def plan_transaction(steps: Sequence[Step], stored: StoredRows) -> list[ItemChange | None]:
+    """Return the change of each write, or raise TransactionCancelled with a reason for each."""
     changes: list[ItemChange | None] = []
     reasons: list[Reason] = []
     for layout, write in steps:
         try:
-            changes.append(plan_change(connection, layout, write))
-            reasons.append(Reason("None"))
+            changes.append(plan_change(layout, write, stored[layout.rows].get(write.key)))
+            reasons.append(_SUCCESS)
         except ConditionFailed as failure:
             reasons.append(Reason("ConditionalCheckFailed", str(failure), failure.item))
         except InvalidRequest as failure:
             reasons.append(Reason("ValidationError", str(failure)))
-    if len(changes) < len(operation.writes):
+    if len(changes) < len(steps):
         raise TransactionCancelled(reasons)
+    return changes
+
+
+def apply_all(connection: apsw.Connection, changes: Iterable[ItemChange | None]) -> None:
+    """Write changes of distinct items, table by table."""
+    by_table: dict[str, list[ItemChange]] = {}
     for change in changes:
         if change is not None:
-            apply_change(connection, change)
-    if operation.token is not None:
-        _record_token(connection, operation, now)
-    return TransactionResult(capacity.transaction_capacity(changes))
+            by_table.setdefault(change.layout.rows, []).append(change)
+    for table_changes in by_table.values():
+        apply_changes(connection, table_changes)
 
 
 def try_transact(

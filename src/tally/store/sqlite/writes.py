@@ -17,7 +17,7 @@ from tally.store.expressions import Discard, Remove
 from tally.store.sqlite import capacity
 from tally.store.sqlite.expiry import write_expiry
 from tally.store.sqlite.keys import RowKey
-from tally.store.sqlite.layout import ItemChange, Layout
+from tally.store.sqlite.layout import IndexLayout, ItemChange, Layout
 from tally.store.sqlite.rows import put_rows
 from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
 from tally.store.values import Item, measure_item
@@ -72,14 +72,14 @@ def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[
 
 
 def plan_change(
-    connection: apsw.Connection, layout: Layout, prepared: PreparedWrite
+    layout: Layout, prepared: PreparedWrite, row: tuple[bytes, int] | None
 ) -> ItemChange | None:
-    """Return what a write changes, or None for a check.
+    """Return what a write changes, or None for a check; `row` is the stored item.
 
     Raise ConditionFailed with the existing item.
     """
     write, key = prepared.write, prepared.key
-    before, before_size = read_row(connection, layout, key)
+    before, before_size = (None, 0) if row is None else (layout.packer.unpack(row[0], key), row[1])
     if write.condition is not None and not matches(write.condition, before or {}):
         raise ConditionFailed(f"table {layout.table.name}: the condition is false", before)
     if isinstance(write, Check):
@@ -106,35 +106,52 @@ def plan_change(
     )
 
 
-def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
-    """Write a change to the row and its index entries."""
-    layout, key = change.layout, change.key
-    if change.after is not None:
-        connection.execute(layout.upsert, (*key, change.packed, change.after_size))
-        expires = layout.expires(change.after)
-        if expires is not None:
-            write_expiry(connection, layout.expiry_records([key], [expires]))
-    elif change.before is not None:
-        connection.execute(layout.delete, key)
+def apply_changes(connection: apsw.Connection, changes: Sequence[ItemChange]) -> None:
+    """Write changes of distinct items of one table to the rows and index entries."""
+    layout = changes[0].layout
+    written = [change for change in changes if change.after is not None]
+    connection.executemany(
+        layout.upsert, [(*change.key, change.packed, change.after_size) for change in written]
+    )
+    if layout.table.ttl is not None:
+        times = [layout.expires(change.after) for change in written if change.after is not None]
+        keys = [change.key for change in written]
+        write_expiry(connection, layout.expiry_records(keys, times))
+    if len(written) < len(changes):
+        deleted = [
+            change.key for change in changes if change.after is None and change.before is not None
+        ]
+        connection.executemany(layout.delete, deleted)
     for index in layout.indexes:
+        _apply_to_index(connection, index, changes)
+
+
+def _apply_to_index(
+    connection: apsw.Connection, index: IndexLayout, changes: Sequence[ItemChange]
+) -> None:
+    removed, added = [], []
+    for change in changes:
         old = index.read_key(change.before) if change.before is not None else None
         new = index.read_key(change.after) if change.after is not None else None
         if old == new:
             continue
         if old is not None:
-            connection.execute(index.delete, (*old, *key))
+            removed.append((*old, *change.key))
         if new is not None:
-            connection.execute(index.insert, (*new, *key))
+            added.append((*new, *change.key))
+    connection.executemany(index.delete, removed)
+    connection.executemany(index.insert, added)
 
 
-def write_one(connection: apsw.Connection, layout: Layout, prepared: PreparedWrite) -> WriteResult:
-    """Apply a single write."""
-    change = plan_change(connection, layout, prepared)
+def to_result(
+    connection: apsw.Connection, prepared: PreparedWrite, change: ItemChange | None
+) -> WriteResult:
+    """Return the result of a single write after its change was applied."""
     if change is None:
         return WriteResult(None, Capacity())
-    apply_change(connection, change)
+    units = capacity.change_capacity(change).write
     item = _returned_item(connection, prepared, change)
-    return WriteResult(item, capacity.change_capacity(change))
+    return _RESULTS[units] if item is None else WriteResult(item, Capacity(write=units))
 
 
 def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:

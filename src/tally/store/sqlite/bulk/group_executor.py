@@ -1,10 +1,12 @@
 """Runs the jobs of a group in order inside the writer's transaction.
 
-A job is a single prepared write, a prepared batch of transactions, or a function of the connection.
-Consecutive unconditional puts are written together, and so are batches of the same shape, also of
-different callers. This avoids most of the cost in Python.
+A job is a prepared write, a prepared transaction or batch of transactions, or a function of the
+connection. Consecutive unconditional puts are written together, and so are other writes and
+transactions of distinct items, and batches of the same shape, also of different callers. This
+avoids most of the cost in Python.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 
 import apsw
@@ -12,17 +14,18 @@ import apsw
 from tally.store.errors import StoreError
 from tally.store.schema import Table
 from tally.store.sqlite.bulk.batches import PreparedBatch, merge_batches, run_batch
+from tally.store.sqlite.bulk.distinct_writes import DistinctWrites
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.shapes import Shapes
 from tally.store.sqlite.table_registry import TableRegistry
+from tally.store.sqlite.transactions import PreparedTransaction, Step
 from tally.store.sqlite.writer_thread import WriteJob
 from tally.store.sqlite.writes import (
     PreparedWrite,
     is_unconditional_put,
     put_many,
     refresh,
-    write_one,
 )
 
 
@@ -79,11 +82,15 @@ class _GroupRun:
         self._layout: Layout | None = None
         self._transactions: list[WriteJob] = []
         self._keys: list[set[RowKey]] = []
+        self._distinct: DistinctWrites | None = None
 
     def add(self, job: WriteJob) -> None:
         """Run the job, or collect it."""
         if type(job.work) is PreparedWrite:
             self._add_write(job)
+        elif type(job.work) is PreparedTransaction:
+            job.work = job.work.with_current(self._layout_of)
+            self._add_distinct(job, job.work.steps)
         elif type(job.work) is PreparedBatch and job.work.is_current(self._layout_of):
             self._add_batch(job)
         else:
@@ -98,13 +105,23 @@ class _GroupRun:
         layout = self._registry.layout(job.work.write.table.name)
         job.work = refresh(layout, job.work)
         if not is_unconditional_put(layout, job.work):
-            self.flush()
-            job.result, job.failure = write_one(self._connection, layout, job.work), None
+            self._add_distinct(job, [(layout, job.work)])
             return
-        if self._transactions or layout is not self._layout or job.work.key in self._puts:
+        if (
+            self._distinct
+            or self._transactions
+            or layout is not self._layout
+            or job.work.key in self._puts
+        ):
             self.flush()
         self._layout = layout
         self._puts[job.work.key] = job
+
+    def _add_distinct(self, job: WriteJob, steps: Sequence[Step]) -> None:
+        if self._distinct is None or not self._distinct.accepts(steps):
+            self.flush()
+            self._distinct = DistinctWrites()
+        self._distinct.add(job, steps)
 
     def _add_batch(self, job: WriteJob) -> None:
         puts_by_table = job.work.puts_by_table
@@ -128,6 +145,9 @@ class _GroupRun:
             )
             for job, result in zip(put_jobs.values(), results, strict=True):
                 job.result, job.failure = result, None
+        distinct, self._distinct = self._distinct, None
+        if distinct is not None:
+            distinct.run(self._connection)
         batches, self._transactions = self._transactions, []
         if batches:
             outcomes = iter(

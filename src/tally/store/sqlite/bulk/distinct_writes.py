@@ -1,0 +1,59 @@
+"""Runs single writes and transactions of distinct items together.
+
+Their order does not matter, so their items are read with one statement per table and written table
+by table. A write whose condition fails, or a transaction that is cancelled, changes nothing and
+does not affect the others.
+"""
+
+from collections.abc import Sequence
+
+import apsw
+
+from tally.store.api import TransactionResult
+from tally.store.errors import StoreError
+from tally.store.sqlite import capacity
+from tally.store.sqlite.keys import RowKey
+from tally.store.sqlite.layout import ItemChange
+from tally.store.sqlite.transactions import Step, apply_all, plan_transaction, read_stored
+from tally.store.sqlite.writer_thread import WriteJob
+from tally.store.sqlite.writes import PreparedWrite, plan_change, to_result
+
+
+class DistinctWrites:
+    """Jobs whose items are distinct, with the items that each writes or checks."""
+
+    def __init__(self) -> None:
+        self._jobs: list[tuple[WriteJob, Sequence[Step]]] = []
+        self._keys: set[tuple[str, RowKey]] = set()
+
+    def accepts(self, steps: Sequence[Step]) -> bool:
+        """Whether no job refers to these items."""
+        return not self._jobs or self._keys.isdisjoint(
+            [(layout.rows, write.key) for layout, write in steps]
+        )
+
+    def add(self, job: WriteJob, steps: Sequence[Step]) -> None:
+        self._jobs.append((job, steps))
+        self._keys.update([(layout.rows, write.key) for layout, write in steps])
+
+    def run(self, connection: apsw.Connection) -> None:
+        """Run the jobs, and store a result or an error in each."""
+        stored = read_stored(connection, [step for _, steps in self._jobs for step in steps])
+        planned: list[tuple[WriteJob, list[ItemChange | None]]] = []
+        for job, steps in self._jobs:
+            try:
+                if type(job.work) is PreparedWrite:
+                    layout, write = steps[0]
+                    row = stored[layout.rows].get(write.key)
+                    planned.append((job, [plan_change(layout, write, row)]))
+                else:
+                    planned.append((job, plan_transaction(steps, stored)))
+            except StoreError as error:
+                job.failure = error
+        apply_all(connection, [change for _, changes in planned for change in changes])
+        for job, changes in planned:
+            job.failure = None
+            if type(job.work) is PreparedWrite:
+                job.result = to_result(connection, job.work, changes[0])
+            else:
+                job.result = TransactionResult(capacity.transaction_capacity(changes))
