@@ -42,6 +42,7 @@ async def imports() -> AsyncIterator[Line]:
                 raise AssertionError(f"the imports took more than {_MAX_SECONDS} s")
             loads.append(await at_rate(bench.deliver, dataset.events(RATE * _CHUNK_SECONDS), RATE))
         seconds = time.monotonic() - started
+        await _check_imported(bench, dataset)
         yield _line(merge_loads(loads), seconds, bench.server.cpu_seconds() - cpu)
 
 
@@ -58,6 +59,15 @@ async def _are_complete(bench: CollectBench, users: Sequence[BenchUser]) -> bool
     repository = CollectRepository(Store(bench.store))
     syncs = [await repository.sync(user.user_id) for user in users]
     return all(sync is not None and sync.synced_at is not None for sync in syncs)
+
+
+async def _check_imported(bench: CollectBench, dataset: CollectDataset) -> None:
+    """Count the workouts of the importers, so that a sync that skipped some fails the run."""
+    repository = CollectRepository(Store(bench.store))
+    found = sum([await repository.count_workouts(user.user_id) for user in dataset.importers])
+    expected = len(dataset.importers) * (_WORKOUTS_EACH + _HISTORY)
+    if found != expected:
+        raise AssertionError(f"{found:,} workouts are present instead of {expected:,}")
 
 
 def _line(load: Load, seconds: float, cpu_seconds: float) -> Line:
