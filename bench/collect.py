@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from pyreqwest.client import Client, ClientBuilder
@@ -88,6 +89,11 @@ class CollectBench:
             await asyncio.sleep(0.02)
 
 
+def _client() -> Client:
+    """Build a client that never reuses a connection which the server is about to close."""
+    return ClientBuilder().max_connections(256).pool_idle_timeout(timedelta(seconds=10)).build()
+
+
 @asynccontextmanager
 async def open_bench(dataset: CollectDataset) -> AsyncIterator[CollectBench]:
     """Start server and simulator on a new data directory with the dataset."""
@@ -115,10 +121,12 @@ async def open_bench(dataset: CollectDataset) -> AsyncIterator[CollectBench]:
                     "TALLY_COLLECT_STRAVA_SUBSCRIPTION_ID": "1",
                     "TALLY_COLLECT_STRAVA_EVENT_READS": "0",
                     "TALLY_COLLECT_STRAVA_ATHLETE_EVENT_READS": "0",
+                    # The client's pool may open more than its limit for a moment.
+                    "TALLY_MAX_CONNECTIONS_PER_ADDRESS": "1024",
                 }
                 async with (
                     start_program("serve", "--port", "0", environment=environment) as server,
-                    ClientBuilder().max_connections(256).build() as client,
+                    _client() as client,
                 ):
                     yield CollectBench(server, strava, client, engine)
 

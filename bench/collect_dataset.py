@@ -21,6 +21,7 @@ from tally.collect.model.records import (
     StravaConnection,
     StravaTokens,
 )
+from tally.collect.model.sync import StravaSync
 from tally.collect.model.workouts import Workout, strava_workout_id
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.sessions import BrowserSessionRepository
@@ -28,6 +29,7 @@ from tally.collect.repository.table import COMMIT_COLLECT
 from tally.collect.repository.workouts import workout_put
 from tally.collect.service.linking import encrypt_tokens
 from tally.collect.service.sign_in import hash_secret
+from tally.collect.service.sync_worker import DAY_SECONDS
 from tally.kit.clock import EPOCH, SystemClock, rfc3339
 from tally.kit.encryption import Encryptor
 from tally.kit.keyfile import read_or_create
@@ -63,12 +65,16 @@ class BenchUser:
     def athlete_id(self) -> int:
         return _FIRST_ATHLETE + self.number
 
+    @property
+    def link_id(self) -> str:
+        return f"link-{self.number}"
+
 
 class CollectDataset:
     """Users with existing workouts, and the activities that Strava will report.
 
-    The first `importers` also have a history at Strava, of `history` activities each, which their
-    milestones include.
+    The first `importers` have just linked, and have a history at Strava, of `history` activities
+    each, which their milestones include. All others are synced, and the events are theirs.
     """
 
     def __init__(
@@ -81,7 +87,7 @@ class CollectDataset:
             for number in range(len(workout_counts))
         ]
         self.activities = activities
-        self.importers = self.users[:importers]
+        self.importers, self.senders = self.users[:importers], self.users[importers:]
         self.history = history
         self._tokens = [(secrets.token_hex(20), secrets.token_hex(20)) for _ in workout_counts]
         self._delivered = 0
@@ -101,6 +107,26 @@ class CollectDataset:
                 BrowserSession(hash_secret(user.session_id), user.user_id, now, self.now + 86_400)
             )
             await self._write_workouts(engine, user, count)
+        await self._mark_synced(repository)
+
+    async def _mark_synced(self, repository: CollectRepository) -> None:
+        """Mark all but the importers as synced, and record a heartbeat.
+
+        Without it, the server would find a gap in the deliveries and sync all of them again.
+        """
+        now = SystemClock().seconds()
+        for user in self.senders:
+            sync = StravaSync(
+                user_id=user.user_id,
+                athlete_id=user.athlete_id,
+                link_id=user.link_id,
+                due_at=now + DAY_SECONDS,
+                is_daily=True,
+                synced_at=now,
+                synced_from=now,
+            )
+            await repository.put_sync(sync, None)
+        await repository.put_heartbeat(now, 0)
 
     async def _write_workouts(self, engine: Engine, user: BenchUser, count: int) -> None:
         items = [workout_item(user, number) for number in range(count)]
@@ -120,7 +146,7 @@ class CollectDataset:
         activities = [
             StravaActivity(
                 id=_FIRST_ACTIVITY + number,
-                athlete_id=athletes[number % len(athletes)].id,
+                athlete_id=self._sender(number).athlete_id,
                 name="Ride",
                 sport_type="Ride",
                 start=self.now + 60,
@@ -153,7 +179,7 @@ class CollectDataset:
         ]
 
     def events(self, count: int) -> list[bytes]:
-        """Encode the webhook events of the next activities, alternating between users."""
+        """Encode the webhook events of the next activities, alternating between their senders."""
         first, self._delivered = self._delivered, self._delivered + count
         if self._delivered > self.activities:
             raise AssertionError("more events than activities")
@@ -161,12 +187,15 @@ class CollectDataset:
             msgspec.json.encode(self._event(number)) for number in range(first, self._delivered)
         ]
 
+    def _sender(self, number: int) -> BenchUser:
+        return self.senders[number % len(self.senders)]
+
     def _event(self, number: int) -> dict[str, Any]:
         return {
             "object_type": "activity",
             "object_id": _FIRST_ACTIVITY + number,
             "aspect_type": "create",
-            "owner_id": self.users[number % len(self.users)].athlete_id,
+            "owner_id": self._sender(number).athlete_id,
             "subscription_id": 1,
             "event_time": self.now,
             "updates": {},
@@ -177,7 +206,13 @@ class CollectDataset:
         tokens = StravaTokens(access, refresh, self.now + ACCESS_SECONDS)
         encrypted = encrypt_tokens(encryptor, user.user_id, user.athlete_id, tokens)
         return StravaConnection(
-            user.user_id, user.athlete_id, encrypted, tokens.expires_at, _SCOPE, now
+            user.user_id,
+            user.athlete_id,
+            encrypted,
+            tokens.expires_at,
+            _SCOPE,
+            now,
+            link_id=user.link_id,
         )
 
 

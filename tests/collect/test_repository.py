@@ -12,6 +12,7 @@ from tally.collect.repository.profiles import DELETE_BATCH_SIZE
 from tally.collect.repository.table import (
     COMMIT_COLLECT,
     athlete_pk,
+    inbox_shard,
     item_key,
     user_pk,
     workout_sk,
@@ -311,6 +312,21 @@ async def test_repeated_deliveries_are_one_inbox_item(
     await repository.remove_event(second)
     await repository.postpone_event(second, 99, 1)
     assert await repository.athlete_events(owner) == [replace(first, attempts=1, not_before=99)]
+
+
+async def test_an_event_and_its_wake_up_are_written_at_once(
+    repository: CollectRepository,
+) -> None:
+    """Concurrent deliveries of two events create two items and one wake-up, also if repeated."""
+    owner = factories.new_id()
+    events = [factories.event(owner, event_time=10), factories.event(owner, event_time=20)]
+    outcomes = await asyncio.gather(
+        *(repository.receive_and_wake(event, 30) for event in events for _ in range(5))
+    )
+    assert sum(outcomes) == 2
+    assert await repository.athlete_events(owner) == events
+    due = await repository.due_athletes(inbox_shard(owner), 30)
+    assert [wake_up.due for wake_up in due if wake_up.athlete_id == owner] == [30]
 
 
 async def test_a_partition_is_deleted_in_batches(

@@ -82,6 +82,23 @@ async def test_linking_imports_the_activities_since_the_earliest_goal(
     assert (await browser.get("/me")).json["strava"] == status
 
 
+async def test_more_activities_of_one_second_than_a_page_has_are_synced(
+    fresh_server: CollectServer,
+) -> None:
+    """Some devices upload many activities with one start time. Earlier and later ones follow."""
+    server = fresh_server
+    user = await synced_user(server)
+    lose_events(server)
+    first = days_ago(server, 20)
+    for start, count in ((first, 50), (first + 60, 450), (first + 120, 3)):
+        for _ in range(count):
+            server.strava.record(user.athlete_id, start=start)
+    assert (await user.browser.send("POST", "/strava/sync")).status == 202
+    await run_syncs(server)
+    assert len(await stored_workouts(user)) == 503
+    assert await stored_workouts(user) == strava_workouts(server, user)
+
+
 async def test_what_was_missed_while_the_server_was_down_is_found(
     fresh_server: CollectServer,
 ) -> None:

@@ -134,7 +134,7 @@ def test_activities_of_an_athlete_linked_before_are_not_missing() -> None:
 
 
 def test_a_page_of_one_second_makes_progress() -> None:
-    """Activities beyond a page in the same second are left out: nobody has 200 of them."""
+    """The caller lists all activities of that second; those that a page lacks are left out."""
     listed = [workout(number, 0) for number in range(1, 6)]
     stored: dict[str, Workout] = {}
     run_sync(listed, stored, 3, 9)

@@ -61,12 +61,28 @@ class Inbox:
     store: Store
 
     @access(
-        "Put event in inbox",
-        PutItem(key=EVENT_KEY, condition=not_exists("PK")),
+        "Put event in inbox and wake worker",
+        TransactWriteItems(
+            PutItem(key=EVENT_KEY, condition=not_exists("PK")), PutItem(key=WAKEUP_KEY)
+        ),
         table=COMMIT_COLLECT,
         by="system",
         trigger="POST /webhooks/strava/{secret}",
         frequency="Per delivery",
+    )
+    async def receive_and_wake(self, event: WebhookEvent, due: int) -> bool:
+        """Store a new event with its wake-up; return False, and write nothing, if it is known."""
+        new_event = Put(COMMIT_COLLECT, event_item(event), condition=not_exists("PK"))
+        wake_up = Put(COMMIT_COLLECT, shared_wakeup_item(event.owner_id, due))
+        return await transact_if_met(self.store, (new_event, wake_up))
+
+    @access(
+        "Put event in inbox",
+        PutItem(key=EVENT_KEY, condition=not_exists("PK")),
+        table=COMMIT_COLLECT,
+        by="system",
+        trigger="An activity that a sync cannot decide about",
+        frequency="Rare",
     )
     async def receive(self, event: WebhookEvent) -> bool:
         """Store an event. Return whether it is new; it is durable either way."""
@@ -81,14 +97,12 @@ class Inbox:
         PutItem(key=WAKEUP_KEY),
         table=COMMIT_COLLECT,
         by="system",
-        trigger="An event that was received or has to wait",
-        frequency="Per delivery",
+        trigger="An event that was repeated or has to wait, and syncs",
+        frequency="Per repetition",
     )
     async def wake(self, athlete_id: int, due: int) -> None:
         """Have the worker look at the events of an athlete from `due` on."""
-        await self.store.put(
-            COMMIT_COLLECT, wakeup_item(athlete_id, due, wakeup_sk(due, athlete_id))
-        )
+        await self.store.put(COMMIT_COLLECT, shared_wakeup_item(athlete_id, due))
 
     @access(
         "List due athletes",
@@ -237,6 +251,10 @@ def wakeup_item(athlete_id: int, due: int, sort_key: str) -> Item:
         "notBefore": due,
         "wakeToken": new_uuid(),
     }
+
+
+def shared_wakeup_item(athlete_id: int, due: int) -> Item:
+    return wakeup_item(athlete_id, due, wakeup_sk(due, athlete_id))
 
 
 def unique_wakeup_item(athlete_id: int, due: int) -> Item:

@@ -64,14 +64,23 @@ class SyncPages:
         return step
 
     async def _list(self, connection: StravaConnection, after: int) -> ListedPage:
-        """Read a page. A short page may be followed by another one: only an empty one is last."""
-        found = await self._read(connection, after, 1)
-        if not found or len(found) >= LIST_PAGE_SIZE:
-            return ListedPage(found, is_last=not found)
-        more = await self._read(connection, after, 2)
-        # An activity that was added meanwhile moves others to the second page.
-        merged = {workout.workout_id: workout for workout in (*found, *more)}
-        return ListedPage(list(merged.values()), is_last=not more)
+        """Read a page, and further ones until the list ends or its start times differ.
+
+        The cursor is a time: it cannot point between activities that start in the same second. A
+        short page may be followed by another one: only an empty one is the last.
+        """
+        merged, number = dict[str, Workout](), 0
+        while True:
+            number += 1
+            found = await self._read(connection, after, number)
+            # An activity that was added meanwhile moves others to the next page.
+            merged |= {workout.workout_id: workout for workout in found}
+            activities = list(merged.values())
+            if not found:
+                return ListedPage(activities, is_last=True)
+            has_different_starts = activities[0].started_at != activities[-1].started_at
+            if has_different_starts and (number > 1 or len(found) >= LIST_PAGE_SIZE):
+                return ListedPage(activities, is_last=False)
 
     async def _read(self, connection: StravaConnection, after: int, page: int) -> list[Workout]:
         access = await self.linking.access_token(connection)

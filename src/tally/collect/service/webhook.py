@@ -106,9 +106,10 @@ class WebhookService:
             correlation_id=logs.current_context().correlation_id or new_uuid(),
             received_ms=self.clock.milliseconds(),
         )
-        await self.repository.receive(event)
-        # Also after a repetition: the first delivery may have failed between the two writes.
-        await self.repository.wake(event.owner_id, self.clock.seconds())
+        now = self.clock.seconds()
+        if not await self.repository.receive_and_wake(event, now):
+            # An earlier version stored the event before its wake-up, and may have failed between.
+            await self.repository.wake(event.owner_id, now)
 
     async def _reason_to_drop(self, path_secret: str, delivered: WebhookDelivery) -> str | None:
         if not matches_secret(path_secret, self.secrets.path_secret):
