@@ -16,7 +16,6 @@ from tally.store.sqlite.shapes import Shapes
 READINGS = Table("bench-readings", S("board"), S("at"))
 READINGS_PER_BOARD = 10
 _ITEM_BYTES = 260
-_SEQUENCE_POSITION = 2  # in a row that the engine packed: the shape's number and the values
 _sequence = counter()
 
 
@@ -44,7 +43,10 @@ def board_name(number: int) -> str:
 
 
 class Raw:
-    """Executes the engine's statements directly, with its settings, on its tables."""
+    """Executes the engine's statements directly, with its settings, on its tables.
+
+    Rows are whole items as maps.
+    """
 
     def __init__(self, path: Path, boards: int, seed: int = 1) -> None:
         self._connection = connect(path)
@@ -118,7 +120,7 @@ class Raw:
                 row = (board.encode(), at.encode())
                 found: list[Any] = self._connection.execute(self._layout.select, row).fetchall()
                 item = unpack(found[0][0])
-                item["sequence" if type(item) is dict else _SEQUENCE_POSITION] += 1
+                item["sequence"] += 1
                 self._connection.execute(self._layout.upsert, (*row, pack(item), _ITEM_BYTES))
             self._connection.execute("COMMIT")
             self._checkpoint.restart_if_long(self._connection)
