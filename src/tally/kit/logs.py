@@ -22,7 +22,7 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger, WrappedLogger
 
-from tally.kit.clock import Clock
+from tally.kit.clock import Clock, rfc3339_seconds
 from tally.kit.masking import mask, mask_text
 from tally.settings import Settings
 
@@ -159,9 +159,9 @@ class _Entry:
         data = mask(event)
         if error:
             data["exception"] = mask_text(_traceback(error))
+        seconds, milliseconds = divmod(self._clock.milliseconds(), 1000)
         entry = {
-            "timestamp": self._clock.now().isoformat(timespec="milliseconds").removesuffix("+00:00")
-            + "Z",
+            "timestamp": f"{rfc3339_seconds(seconds)[:-1]}.{milliseconds:03}Z",
             "level": method,
             "service": context.service or self._service,
             "requestId": context.request_id,

@@ -108,28 +108,9 @@ class ReadingRepository:
         Return, per reading, True if stored, False if a duplicate, or an error.
         """
         batch = {"received_at": received_at, "expiration_time": now + BATCH_TTL_SECONDS}
-        if len(readings) < MIN_COLUMNAR_READINGS:
-            writes = _few_writes(readings, batch, retention)
-            return [_outcome(result) for result in await self.store.transact_each(writes)]
         shapes = {(reading.friendly_name, reading.clock_ahead) for reading in readings}
-        if len(shapes) == 1:  # the usual case: one device, whose clock is right or wrong
-            return await self._store_uniform(readings, batch, retention)
-        outcomes: dict[int, bool | errors.Unavailable] = {}
-        for shape in shapes:
-            group = {
-                index: reading
-                for index, reading in enumerate(readings)
-                if (reading.friendly_name, reading.clock_ahead) == shape
-            }
-            outcomes |= zip(
-                group, await self._store_uniform([*group.values()], batch, retention), strict=True
-            )
-        return [outcomes[index] for index in range(len(readings))]
-
-    async def _store_uniform(
-        self, readings: Sequence[Reading], batch: Item, retention: int
-    ) -> list[bool | errors.Unavailable]:
-        writes = _writes(readings, batch, retention)
+        is_columnar = len(readings) >= MIN_COLUMNAR_READINGS and len(shapes) == 1
+        writes = (_columnar_writes if is_columnar else _item_writes)(readings, batch, retention)
         return [_outcome(result) for result in await self.store.transact_each(writes)]
 
     @access(
@@ -228,7 +209,7 @@ class ReadingRepository:
             yield _reading(item)
 
 
-def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
+def _columnar_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
     """Build the transactions for readings that share a friendly name and `clock_ahead`."""
     devices = [reading.hardware_id for reading in readings]
     ids = [reading.batch_id for reading in readings]
@@ -259,8 +240,8 @@ def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> Transac
     )
 
 
-def _few_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
-    """Build the transactions for a few readings of any shape, item by item."""
+def _item_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
+    """Build the transactions for a few readings, or for readings of several shapes."""
     batches, items = [], []
     for reading in readings:
         hardware_id, batch_id, time = reading.hardware_id, reading.batch_id, reading.timestamp_ms
