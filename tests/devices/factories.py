@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import islice
 
 from tally.devices.model.records import Number, Reading
-from tally.devices.repository.readings import DEVICE_READINGS, _writes
+from tally.devices.repository.readings import DEVICE_READINGS, _columnar_writes
 from tally.kit.ids import new_uuid
 from tally.store.api import BatchWrite, Engine
 from tests.devices.harness import FIRST_MS, Board
@@ -45,7 +45,7 @@ async def write_readings(engine: Engine, readings: Iterable[Reading]) -> None:
 
     async def write_batches() -> None:
         while readings := [*islice(pending, 25)]:
-            _, puts = _writes(readings, {}, 90 * 86_400).puts
+            _, puts = _columnar_writes(readings, {}, 90 * 86_400).puts
             written = await engine.batch_write(BatchWrite(DEVICE_READINGS, tuple(puts.items)))
             assert written.unprocessed is None
 

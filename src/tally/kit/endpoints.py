@@ -17,7 +17,7 @@ the documentation matches the routes.
     )
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -136,10 +136,10 @@ class ApiApplication(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         return wrap_app(self._dispatch, self.user_middleware)
 
-    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Return the running app of the path: a coroutine less than awaiting it here."""
         if scope["type"] != "http":
-            await self.router(scope, receive, send)
-            return
+            return self.router(scope, receive, send)
         path: str = scope["path"]
         name, slash, _ = path[1:].partition("/")
         found = self._apps.get(name) if slash else None
@@ -149,13 +149,12 @@ class ApiApplication(Starlette):
                 match, child_scope = route.matches(scope)
                 if match is not Match.NONE:
                     scope.update(child_scope)
-                    await route.handle(scope, receive, send)
-                    return
+                    return route.handle(scope, receive, send)
             found = self._apps[""]
         prefix, app = found
         scope["endpoint"], scope["path_params"] = endpoint, parameters
         scope["root_path"] = scope.get("root_path", "") + prefix
-        await app(scope, receive, send)
+        return app(scope, receive, send)
 
 
 def _with_cors(api: Api, origins: Collection[str]) -> ASGIApp:

@@ -8,7 +8,7 @@ repeated or malformed gets 400. Forwarded headers have no effect.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
@@ -76,15 +76,14 @@ class HostCheck:
         self._app = app
         self._allowed = AllowedHosts(allowed_hosts)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "lifespan":
             headers = [value for name, value in scope["headers"] if name == b"host"]
             try:
                 self._allowed.check(headers[0] if len(headers) == 1 else b"")
             except TallyError as error:
-                await _response(error)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+                return _response(error)(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 def _response(error: TallyError) -> Response:

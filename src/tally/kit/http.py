@@ -11,7 +11,7 @@ Both are plain ASGI: they create no task and no queue per request.
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
@@ -58,6 +58,8 @@ NO_STORE: Final = {"Cache-Control": "no-store"}
 
 _valid_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _log = logs.logger()
+_json_encoder = msgspec.json.Encoder()
+_JSON_HEADER: Final = (b"content-type", b"application/json")
 
 
 class Json(Response):
@@ -66,7 +68,13 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        return msgspec.json.encode(content)
+        return _json_encoder.encode(content)
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        if headers is not None or self.status_code != 200:
+            super().init_headers(headers)
+        else:  # the usual case, without the general one's look-ups
+            self.raw_headers = [(b"content-length", b"%d" % len(self.body)), _JSON_HEADER]
 
 
 class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -153,17 +161,18 @@ class ErrorMiddleware:
             await self._app(scope, receive, send)
             return
         if self._service is not None:
-            logs.bind(service=self._service)
+            logs.bind_service(self._service)
         has_started = False
 
-        async def tracking_send(message: Message) -> None:
+        # Not a coroutine function: the server's own coroutine is enough. So is `send_with_id`.
+        def tracking_send(message: Message) -> Awaitable[None]:
             nonlocal has_started
             if not has_started:
                 has_started = True
                 rate_limit = scope.get(SCOPE_KEY)
                 if rate_limit is not None:
                     message["headers"] = [*message.get("headers", ()), *rate_limit.headers()]
-            await send(message)
+            return send(message)
 
         try:
             await self._app(scope, receive, tracking_send)
@@ -205,12 +214,12 @@ class RequestContextMiddleware:
         header = (b"x-request-id", request_id.encode())
         status = CLIENT_CLOSED_REQUEST
 
-        async def send_with_id(message: Message) -> None:
+        def send_with_id(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), header]
-            await send(message)
+            return send(message)
 
         started = self._clock.monotonic()
         self._metrics.requests_in_flight += 1

@@ -18,6 +18,7 @@ LENGTH: Final = 26
 RANDOM_BITS: Final = 80
 
 POOL_SIZE: Final = 256
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 # Unused random numbers; a forked process must not use the same.
 _random_digits: list[str] = []
@@ -36,7 +37,7 @@ def new_uuid() -> str:
         block = os.urandom(16 * POOL_SIZE).hex()
         _random_digits.extend(block[at : at + 32] for at in range(32, len(block), 32))
         digits = block[:32]
-    variant = "89ab"[int(digits[16], 16) % 4]
+    variant = _VARIANTS[digits[16]]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 

@@ -83,6 +83,7 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             HostCheck(app, allowed_hosts),
+            interface="asgi3",
             http=cast(type[asyncio.Protocol], HttpConnection),
             lifespan="off",  # `serve_on` runs it, so that its errors are raised there
             log_config=None,

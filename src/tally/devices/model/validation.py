@@ -83,8 +83,13 @@ def check_capabilities(capabilities: Capabilities) -> Capabilities:
     return capabilities
 
 
+@lru_cache(maxsize=20_000)
 def check_sender(sender: Sender) -> Sender:
-    """Require a valid hardware id, boot id and firmware version."""
+    """Require a valid hardware id, boot id and firmware version.
+
+    Cached, because a board sends the same with every request. Only valid senders are cached, which
+    are short.
+    """
     check_hardware_id(sender.hardware_id)
     check_text(sender.firmware_version, "firmware_version", 64)
     boot_id = check_uuid4(sender.boot_id, "boot_id")

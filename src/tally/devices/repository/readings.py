@@ -57,6 +57,8 @@ PROCESSED_BATCHES = Table(
 )
 
 _IS_NEW = not_exists("batch_id")
+# Columns of fewer readings cost more than they save.
+MIN_COLUMNAR_READINGS = 4
 # Bounds the cost of one chart.
 MAX_SERIES_READINGS = 20_000
 MAX_EXPORTED_READINGS = 50_000_000
@@ -107,25 +109,9 @@ class ReadingRepository:
         """
         batch = {"received_at": received_at, "expiration_time": now + BATCH_TTL_SECONDS}
         shapes = {(reading.friendly_name, reading.clock_ahead) for reading in readings}
-        if len(shapes) == 1:  # the usual case: one device, whose clock is right or wrong
-            return await self._store_uniform(readings, batch, retention)
-        outcomes: dict[int, bool | errors.Unavailable] = {}
-        for shape in shapes:
-            group = {
-                index: reading
-                for index, reading in enumerate(readings)
-                if (reading.friendly_name, reading.clock_ahead) == shape
-            }
-            outcomes |= zip(
-                group, await self._store_uniform([*group.values()], batch, retention), strict=True
-            )
-        return [outcomes[index] for index in range(len(readings))]
-
-    async def _store_uniform(
-        self, readings: Sequence[Reading], batch: Item, retention: int
-    ) -> list[bool | errors.Unavailable]:
-        outcomes = await self.store.transact_each(_writes(readings, batch, retention))
-        return [outcome is None or _failure(outcome) for outcome in outcomes]
+        is_columnar = len(readings) >= MIN_COLUMNAR_READINGS and len(shapes) == 1
+        writes = (_columnar_writes if is_columnar else _item_writes)(readings, batch, retention)
+        return [_outcome(result) for result in await self.store.transact_each(writes)]
 
     @access(
         "Latest reading",
@@ -223,7 +209,7 @@ class ReadingRepository:
             yield _reading(item)
 
 
-def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
+def _columnar_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
     """Build the transactions for readings that share a friendly name and `clock_ahead`."""
     devices = [reading.hardware_id for reading in readings]
     ids = [reading.batch_id for reading in readings]
@@ -254,14 +240,41 @@ def _writes(readings: Sequence[Reading], batch: Item, retention: int) -> Transac
     )
 
 
+def _item_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
+    """Build the transactions for a few readings, or for readings of several shapes."""
+    batches, items = [], []
+    for reading in readings:
+        hardware_id, batch_id, time = reading.hardware_id, reading.batch_id, reading.timestamp_ms
+        batches.append({"batch_id": batch_id, "hardware_id": hardware_id, **batch})
+        items.append(
+            {
+                "hardware_id": hardware_id,
+                "ts_batch": f"{time:013}#{batch_id}",
+                "timestamp_ms": time,
+                "batch_id": batch_id,
+                "boot_id": reading.boot_id,
+                "firmware_version": reading.firmware_version,
+                "sensors": reading.sensors,
+                "sensor_status": reading.sensor_status,
+                "expiration_time": time // 1000 + retention,
+                **_optional_attributes(reading),
+            }
+        )
+    return TransactionBatch(
+        BatchPut(PROCESSED_BATCHES, batches, condition=_IS_NEW), BatchPut(DEVICE_READINGS, items)
+    )
+
+
 def _optional_attributes(reading: Reading) -> Item:
     """Return the attributes that only some readings have."""
     item: Item = {} if reading.friendly_name is None else {"friendly_name": reading.friendly_name}
     return {**item, "clock_ahead": True} if reading.clock_ahead else item
 
 
-def _failure(error: StoreError) -> bool | errors.Unavailable:
+def _outcome(error: StoreError | None) -> bool | errors.Unavailable:
     """Map a failed condition to False, a duplicate, and other failures to a retryable error."""
+    if error is None:
+        return True
     if isinstance(error, TransactionCancelled):
         return (
             False

@@ -60,6 +60,8 @@ class IngestionService:
         ]
         if stored:
             self.publisher.publish(stored)
+        if len(stored) == len(readings):
+            return stored, []
         for outcome in outcomes:
             if isinstance(outcome, Unavailable):
                 # The board retries the whole request; the stored readings become duplicates then.

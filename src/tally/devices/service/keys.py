@@ -67,11 +67,11 @@ class ApiKeyService:
 
     async def authenticate(self, raw: str) -> RateLimitStatus:
         """Require a raw key that is active and within its rate limit; return what remains of it."""
-        if not _raw_key.fullmatch(raw):
-            raise _invalid()
         hashed = self._hash(raw)
         key = self.cached_keys.get(hashed)
         if key is None:
+            if not _raw_key.fullmatch(raw):
+                raise _invalid()
             key = await self.keys.by_hash(hashed)
             if key is None or not hmac.compare_digest(key.api_key_hash, hashed):
                 raise _invalid()

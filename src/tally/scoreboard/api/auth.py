@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from tally.kit.auth import Claims, bearer_token, require_key
+from tally.kit.auth import Claims, bearer_token, read_header, require_key
 from tally.scoreboard.model import MAX_USER_AGENT_LENGTH, ClientInfo
 from tally.scoreboard.service.sessions import AuthenticatedPlayer, PlayerSessions
 from tally.settings import Secret
@@ -38,7 +38,7 @@ class ScoreboardAuth:
 
 def client_info(request: Request) -> ClientInfo:
     return ClientInfo(
-        request.client.host if request.client else None, request.headers.get("user-agent")
+        request.client.host if request.client else None, read_header(request, b"user-agent")
     )
 
 
