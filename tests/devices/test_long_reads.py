@@ -82,18 +82,19 @@ async def test_the_event_loop_runs_between_the_reads_of_a_chart(
     """The buckets of a dense range are short reads, which the embedded store does not divide."""
     monkeypatch.setattr(history, "MAX_UNSAMPLED_READINGS", 100)
     time_range = FIRST_MS, FIRST_MS + 250 * MINUTE_MS - 1
-    loop, iterations = asyncio.get_running_loop(), 0
+    iterations = 0
 
-    def count_iteration() -> None:
-        nonlocal iterations, handle
-        iterations += 1
-        handle = loop.call_soon(count_iteration)
+    async def count_iterations() -> None:
+        nonlocal iterations
+        while True:
+            await asyncio.sleep(0)
+            iterations += 1
 
-    handle = loop.call_soon(count_iteration)
+    counter = asyncio.create_task(count_iterations())
     series = await history_of(server).series(
         board.hardware_id, "bme280_temp_c", time_range, 200, owner="operator"
     )
-    handle.cancel()
+    counter.cancel()
     assert sum(bucket.count for bucket in series.buckets) == 250
     assert iterations > 200
 
