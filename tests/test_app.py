@@ -2,13 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
 from pyreqwest.client import Client, ClientBuilder
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -150,6 +153,28 @@ async def test_metrics_are_served(client: Client, application: Application) -> N
         'tally_http_request_duration_seconds_count{method="GET",route="/health",status="200"} 1.0'
         in page
     )
+
+
+async def test_rendering_metrics_delays_no_other_request(
+    client: Client, application: Application
+) -> None:
+    """A registry with thousands of series takes a tenth of a second."""
+    has_started, is_answered = threading.Event(), threading.Event()
+
+    class SlowCollector(Collector):
+        def collect(self) -> Iterator[Metric]:
+            has_started.set()
+            assert is_answered.wait(10)
+            return iter(())
+
+    application.metrics.registry.register(SlowCollector())
+    async with running(application) as url:
+        scrape = client.get(f"{url}/metrics").build().send()
+        scraping = asyncio.ensure_future(scrape)
+        assert await asyncio.to_thread(has_started.wait, 10)
+        assert (await get(client, f"{url}/health"))[0] == 200
+        is_answered.set()
+        assert (await scraping).status == 200
 
 
 async def test_the_documentation_is_served(client: Client, application: Application) -> None:

@@ -271,6 +271,7 @@ class _InstanceRoutes:
     def __init__(self, application: Application, home: str) -> None:
         self._application = application
         self._home = home
+        self._rendering = asyncio.Lock()
         self.api = Api(
             name="",
             description="Health, metrics, access patterns and API documentation of this instance.",
@@ -344,7 +345,10 @@ class _InstanceRoutes:
         return self._application.readiness.report().response()
 
     async def get_metrics(self, _: Request) -> Response:
-        return Response(self._application.metrics.render(), media_type=CONTENT_TYPE)
+        # Thousands of series take a tenth of a second, so that requests would wait on the loop.
+        async with self._rendering:
+            page = await asyncio.to_thread(self._application.metrics.render)
+        return Response(page, media_type=CONTENT_TYPE)
 
     async def list_patterns(self, _: Request) -> Response:
         return Json(PatternList(self._patterns()))

@@ -1,7 +1,8 @@
 """Prometheus metrics: one registry per app and none global, so that tests never share a counter.
 
 The kit's metrics are attributes of `Metrics`. Backends and the store register theirs with
-`metrics.registry`. `GET /metrics` returns `render`.
+`metrics.registry`. `GET /metrics` returns `render`, which runs on a thread of its own: functions
+of gauges and collectors must not iterate over what the event loop changes.
 """
 
 from prometheus_client import (

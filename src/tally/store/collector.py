@@ -28,6 +28,9 @@ class PatternCollector(Collector):
     def __init__(self, catalogue: Catalogue, meters: Meters) -> None:
         self._catalogue = catalogue
         self._meters = meters
+        # Rendering runs on another thread, which must not create a meter beside the event loop.
+        for entry in catalogue.entries():
+            meters.of(entry.pattern)
 
     def describe(self) -> list[CounterMetricFamily | HistogramMetricFamily]:
         """Return nothing: registration must not depend on previous calls."""

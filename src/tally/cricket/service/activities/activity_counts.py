@@ -24,7 +24,8 @@ class ActivityCounts:
 
     def __init__(self, clock: Clock, registry: CollectorRegistry) -> None:
         self._clock = clock
-        # By match: the time of the sweep and the activities by status.
+        # By match: the time of the sweep and the activities by status. A sweep replaces the
+        # dictionary, because metrics are rendered on another thread.
         self._sweeps: dict[str, tuple[float, Counter[ActivityStatus]]] = {}
         activities = Gauge(
             "tally_cricket_activities",
@@ -49,17 +50,22 @@ class ActivityCounts:
         async for activity in activities:
             counts[activity.status] += 1
             yield activity
-        self._sweeps[match_id] = self._clock.monotonic(), counts
+        now = self._clock.monotonic()
+        recent = {
+            known: sweep
+            for known, sweep in self._sweeps.items()
+            if now - sweep[0] <= MAX_AGE_SECONDS
+        }
+        self._sweeps = recent | {match_id: (now, counts)}
 
     def count(self, status: ActivityStatus) -> int:
         """Return the number of activities with this status."""
         now = self._clock.monotonic()
-        self._sweeps = {
-            match_id: sweep
-            for match_id, sweep in self._sweeps.items()
-            if now - sweep[0] <= MAX_AGE_SECONDS
-        }
-        return sum(counts[status] for _, counts in self._sweeps.values())
+        return sum(
+            counts[status]
+            for swept_at, counts in self._sweeps.values()
+            if now - swept_at <= MAX_AGE_SECONDS
+        )
 
     def confirmed_ratio(self) -> float:
         active, pending = self.count(ActivityStatus.ACTIVE), self.count(ActivityStatus.PENDING)
