@@ -41,6 +41,28 @@ def interrupted_worker(
     return replace(worker, strava=lists, pages=replace(worker.pages, strava=lists))
 
 
+class RepeatingLists:
+    """Returns the first page, whatever page is requested."""
+
+    def __init__(self, lists: ActivityLists) -> None:
+        self._lists = lists
+
+    def sync_delay(self) -> float:
+        return self._lists.sync_delay()
+
+    async def list_activities(
+        self, access_token: str, athlete_id: int, after: int, page: int
+    ) -> list[Workout]:
+        return await self._lists.list_activities(access_token, athlete_id, after, min(page, 1))
+
+
+def repeating_worker(server: CollectServer) -> SyncWorker:
+    """A second instance of the sync worker, whose lists repeat their first page."""
+    worker = server.collect.sync_worker
+    lists = RepeatingLists(worker.strava)
+    return replace(worker, strava=lists, pages=replace(worker.pages, strava=lists))
+
+
 async def run_syncs(server: CollectServer, worker: SyncWorker | None = None) -> None:
     """Run what is due until nothing makes progress, then the inbox."""
     worker = worker or server.collect.sync_worker

@@ -18,6 +18,7 @@ from tests.collect.server_harness import CollectServer, LinkedUser, assert_error
 from tests.collect.sync_harness import (
     LIST_PATH,
     interrupted_worker,
+    repeating_worker,
     run_syncs,
     stored_workouts,
     strava_status,
@@ -96,6 +97,19 @@ async def test_more_activities_of_one_second_than_a_page_has_are_synced(
     assert (await user.browser.send("POST", "/strava/sync")).status == 202
     await run_syncs(server)
     assert len(await stored_workouts(user)) == 503
+    assert await stored_workouts(user) == strava_workouts(server, user)
+
+
+async def test_a_list_that_repeats_its_first_page_ends(fresh_server: CollectServer) -> None:
+    """A sync trusts neither the number nor the content of the pages."""
+    server = fresh_server
+    user = await synced_user(server)
+    lose_events(server)
+    for _ in range(3):
+        server.strava.record(user.athlete_id, start=days_ago(server, 20))
+    assert (await user.browser.send("POST", "/strava/sync")).status == 202
+    async with asyncio.timeout(30):
+        await run_syncs(server, repeating_worker(server))
     assert await stored_workouts(user) == strava_workouts(server, user)
 
 

@@ -67,20 +67,19 @@ class SyncPages:
         """Read a page, and further ones until the list ends or its start times differ.
 
         The cursor is a time: it cannot point between activities that start in the same second. A
-        short page may be followed by another one: only an empty one is the last.
+        short page may be followed by another one: only an empty one is the last. A page that
+        repeats the previous ones ends the list too, so that it is finite in any case.
         """
         merged, number = dict[str, Workout](), 0
         while True:
             number += 1
-            found = await self._read(connection, after, number)
+            found, known = await self._read(connection, after, number), len(merged)
             # An activity that was added meanwhile moves others to the next page.
             merged |= {workout.workout_id: workout for workout in found}
-            activities = list(merged.values())
-            if not found:
-                return ListedPage(activities, is_last=True)
-            has_different_starts = activities[0].started_at != activities[-1].started_at
-            if has_different_starts and (number > 1 or len(found) >= LIST_PAGE_SIZE):
-                return ListedPage(activities, is_last=False)
+            starts = {workout.started_at for workout in merged.values()}
+            is_complete = len(starts) > 1 and (number > 1 or len(found) >= LIST_PAGE_SIZE)
+            if is_complete or len(merged) == known:
+                return ListedPage(list(merged.values()), is_last=not found)
 
     async def _read(self, connection: StravaConnection, after: int, page: int) -> list[Workout]:
         access = await self.linking.access_token(connection)
