@@ -26,6 +26,7 @@ def sweep(connection: apsw.Connection, layout: Layout, now: float, limit: int) -
             item = layout.packer.unpack(packed, (pk, sk))
             expires = layout.expires(item)
             if expires is not None and now - _MAX_AGE_SECONDS < expires <= now:
-                apply_change(connection, ItemChange(layout, (pk, sk), item, 0, None, 0))
+                change = ItemChange(layout, (pk, sk), item, 0, None, 0)
+                apply_change(connection, change, now, is_expiry=True)
                 deleted += 1
     return deleted

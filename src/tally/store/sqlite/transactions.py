@@ -94,7 +94,7 @@ def transact(
         raise TransactionCancelled(reasons)
     for change in changes:
         if change is not None:
-            apply_change(connection, change)
+            apply_change(connection, change, now)
     if operation.token is not None:
         _record_token(connection, operation, now)
     return TransactionResult(capacity.transaction_capacity(changes))

@@ -15,6 +15,7 @@ from tally.store.errors import ConditionFailed
 from tally.store.evaluate import apply, matches, project
 from tally.store.expressions import Discard, Remove
 from tally.store.sqlite import capacity
+from tally.store.sqlite.change_log import record_change
 from tally.store.sqlite.expiry import write_expiry
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import ItemChange, Layout
@@ -106,8 +107,10 @@ def plan_change(
     )
 
 
-def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
-    """Write a change to the row and its index entries."""
+def apply_change(
+    connection: apsw.Connection, change: ItemChange, now: float, *, is_expiry: bool = False
+) -> None:
+    """Write a change to the row, its index entries and the change log."""
     layout, key = change.layout, change.key
     if change.after is not None:
         connection.execute(layout.upsert, (*key, change.packed, change.after_size))
@@ -125,14 +128,18 @@ def apply_change(connection: apsw.Connection, change: ItemChange) -> None:
             connection.execute(index.delete, (*old, *key))
         if new is not None:
             connection.execute(index.insert, (*new, *key))
+    if layout.stream is not None:
+        record_change(connection, change, now, is_expiry=is_expiry)
 
 
-def write_one(connection: apsw.Connection, layout: Layout, prepared: PreparedWrite) -> WriteResult:
+def write_one(
+    connection: apsw.Connection, layout: Layout, prepared: PreparedWrite, now: float
+) -> WriteResult:
     """Apply a single write."""
     change = plan_change(connection, layout, prepared)
     if change is None:
         return WriteResult(None, Capacity())
-    apply_change(connection, change)
+    apply_change(connection, change, now)
     item = _returned_item(connection, prepared, change)
     return WriteResult(item, capacity.change_capacity(change))
 
@@ -149,11 +156,11 @@ def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:
 
 
 def put_many(
-    connection: apsw.Connection, layout: Layout, puts: Sequence[PreparedWrite]
+    connection: apsw.Connection, layout: Layout, puts: Sequence[PreparedWrite], now: float
 ) -> list[WriteResult]:
     """Apply unconditional puts into one table, with distinct keys, in few statements."""
     rows = [(*put.key, put.packed, put.size) for put in puts]
-    sizes = put_rows(connection, layout, rows)
+    sizes = put_rows(connection, layout, rows, now)
     if layout.table.ttl is not None:
         times = [layout.expires(put.write.item) for put in puts]  # type: ignore[union-attr]
         write_expiry(connection, layout.expiry_records([put.key for put in puts], times))
