@@ -13,6 +13,7 @@ import pytest
 
 from tally.store.api import Engine, Put, Query
 from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
+from tally.store.dynamodb.error_mapping import OperationNotSupported
 from tally.store.errors import (
     InvalidRequest,
     StoreUnavailable,
@@ -446,3 +447,10 @@ async def test_table_names_are_read_from_all_pages_and_filtered_by_prefix(
 
     assert await fake.engine.list_tables() == ["apple", "zebra"]
     assert fake.service.sent[1].body == {"ExclusiveStartTableName": "test-zebra"}
+
+
+async def test_the_engine_on_dynamodb_refuses_to_read_a_stream(fake: FakeDynamoDB) -> None:
+    with pytest.raises(OperationNotSupported, match="does not read streams yet"):
+        await fake.engine.stream_position(PLAIN)
+    with pytest.raises(OperationNotSupported, match="does not read streams yet"):
+        await anext(fake.engine.changes(PLAIN, None))

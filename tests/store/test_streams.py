@@ -1,12 +1,14 @@
 """Streams: every change is recorded with its images, in order, and can be read from a position."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from tally.store.access import GetRecords, access, access_patterns
 from tally.store.api import (
     BatchPut,
     BatchWrite,
@@ -20,6 +22,7 @@ from tally.store.api import (
 )
 from tally.store.changes import START, Change
 from tally.store.errors import (
+    AccessViolation,
     ConditionFailed,
     PositionExpired,
     PositionUnknown,
@@ -29,6 +32,7 @@ from tally.store.errors import (
 )
 from tally.store.expressions import F, exists, not_exists
 from tally.store.schema import StreamView, Table
+from tally.store.store import Store
 from tests.store.emulators import open_engine
 from tests.store.streams import (
     BOTH,
@@ -324,3 +328,48 @@ async def test_a_stream_can_be_turned_on_and_off(engine: Engine) -> None:
 def test_the_stream_is_one_of_dynamodbs_views() -> None:
     with pytest.raises(StoreError, match="stream must be None or one of KEYS_ONLY, NEW_IMAGE"):
         streamed("ALL")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Recordings:
+    """A repository that follows a table."""
+
+    store: Store
+
+    @access("Follow items", GetRecords(), table=BOTH)
+    async def changes(self, after: str | None) -> AsyncGenerator[Change, None]:
+        async for change in self.store.changes(BOTH, after=after):
+            yield change
+
+    @access("Find the end", GetRecords(), table=BOTH)
+    async def end(self) -> str:
+        return await self.store.stream_position(BOTH)
+
+    @access("Follow another table", GetRecords(), table=BOTH)
+    async def other(self) -> AsyncGenerator[Change, None]:
+        async for change in self.store.changes(NUMBERED_STREAM):
+            yield change
+
+
+async def test_a_repository_follows_the_stream_that_it_declares(engine: Engine) -> None:
+    store = Store(engine)
+    recordings = Recordings(store)
+    position = await recordings.end()
+    await engine.put(Put(BOTH, {"id": fresh(), "at": "1"}))
+    async with aclosing(recordings.changes(position)) as changes:
+        assert (await anext(changes)).kind == "INSERT"
+    pattern = access_patterns(Recordings)["changes"]
+    meter = store.meters.of(pattern).operations["GetRecords", None]
+    assert (meter.calls, meter.items) == (1, 1)
+    with pytest.raises(AccessViolation, match="declares table streamed, not numbered-stream"):
+        await anext(recordings.other())
+
+
+async def test_a_stream_is_read_within_an_access_pattern_only(engine: Engine) -> None:
+    with pytest.raises(AccessViolation, match="GetRecords outside of an access pattern"):
+        await anext(Store(engine).changes(BOTH))
+
+
+def test_a_pattern_cannot_follow_a_table_without_a_stream() -> None:
+    with pytest.raises(AccessViolation, match="table plain has no stream"):
+        access("Follow", GetRecords(), table=PLAIN)
