@@ -29,6 +29,7 @@ from bench.scoreboard import scoreboard
 from bench.scoreboard_closed_loop import closed_loops
 from bench.startup import startup
 from bench.store import compare_with_dynamodb_local, compare_with_raw, measure_growth
+from bench.streams import measure_streams
 
 _COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met")
 
@@ -80,6 +81,7 @@ def main(
     parts = {
         "raw": compare_with_raw(rounds),
         "growth": measure_growth(rounds, items),
+        "stream-cost": measure_streams(rounds),
         "devices": ingestion(seconds),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),

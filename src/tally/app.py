@@ -184,7 +184,10 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
         return
     rate = settings.store_writer_process_rate or None
     async with open_sqlite(
-        settings.data_dir, clock=lambda: clock.time_ns() / 1e9, writer_process_rate=rate
+        settings.data_dir,
+        clock=lambda: clock.time_ns() / 1e9,
+        writer_process_rate=rate,
+        stream_retention=settings.store_stream_retention * 3_600.0,
     ) as embedded:
         for table in CATALOGUE.tables():
             await embedded.ensure_table(table)

@@ -1,4 +1,4 @@
-"""Checks a database for consistency: indexes with tables, columns with items, engine with raw rows.
+"""Checks a database: indexes and change logs against tables, columns with items, engine with rows.
 
 Every crash test ends with `audit`. It runs SQLite's integrity check, reads all tables and indexes
 through the engine and with SQL, and fails on the first mismatch.
@@ -14,14 +14,18 @@ from tally.store.api import Engine, Query, Scan
 from tally.store.expressions import F
 from tally.store.schema import Index, Table, index_key
 from tally.store.sqlite import open_sqlite
+from tally.store.sqlite.change_log import decode_row, read_log
+from tally.store.sqlite.declarations import read_stream_id
 from tally.store.sqlite.files import FILE_NAME
 from tally.store.sqlite.keys import encode_part
-from tally.store.sqlite.layout import compile_layout, index_name, rows_name
+from tally.store.sqlite.layout import Layout, compile_layout, index_name, rows_name
 from tally.store.sqlite.shapes import Shapes
 from tally.store.values import Item, measure_item
+from tests.store.streams import key_of, replay
 from tests.store.tables import all_items
 
 MAX_PAGES = 10_000
+MAX_LOG_ROWS = 1_000_000
 
 
 async def audit(directory: Path) -> dict[str, list[Item]]:
@@ -87,8 +91,10 @@ def _audit_rows(connection: apsw.Connection, table: Table) -> None:
     rows: Any = connection.execute(
         f"SELECT pk, sk, item, size FROM {rows_name(table.name)}"  # noqa: S608
     )
+    items: list[Item] = []
     for pk, sk, packed, size in rows:
         item = layout.packer.unpack(packed, (pk, sk))
+        items.append(item)
         assert (pk, sk) == _encoded(table.key, item), (
             f"table {table.name}: {item} is stored under another key"
         )
@@ -107,6 +113,20 @@ def _audit_rows(connection: apsw.Connection, table: Table) -> None:
         assert set(stored) == wanted, (
             f"the entries of index {name} differ from the rows of table {table.name}"
         )
+    _audit_log(connection, layout, items)
+
+
+def _audit_log(connection: apsw.Connection, layout: Layout, items: list[Item]) -> None:
+    """Replay the whole change log of a table: it must give the table."""
+    table = layout.table
+    if table.stream != "NEW_AND_OLD_IMAGES":
+        return
+    row: Any = connection.execute("SELECT declaration FROM tables WHERE name = ?", (table.name,))
+    stream = read_stream_id(row.fetchone()[0])
+    log = read_log(connection, stream, 0, MAX_LOG_ROWS)
+    changes = [change for row in log for change in decode_row(layout, row, "")]
+    expected = {key_of(table, item): item for item in items}
+    assert replay(table, changes) == expected, f"the log of table {table.name} differs from it"
 
 
 def _encoded(parts: tuple[Any, ...], item: Item) -> tuple[bytes, bytes]:

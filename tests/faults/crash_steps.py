@@ -31,6 +31,7 @@ READINGS = Table(
         LocalIndex("by-points", sort=N("points"), projection=include("team")),
     ),
     ttl="expires",
+    stream="NEW_AND_OLD_IMAGES",
 )
 # The table as a newer program declares it: one index added, one removed, one with another
 # projection, and another TTL attribute.
@@ -44,11 +45,13 @@ READINGS_LATER = Table(
         LocalIndex("by-points", sort=N("points"), projection=KEYS_ONLY),
     ),
     ttl="retired",
+    stream="NEW_AND_OLD_IMAGES",
 )
 ACCOUNTS = Table(
     "accounts",
     partition=S("id"),
     indexes=(GlobalIndex("by-balance", partition=S("kind"), sort=N("balance")),),
+    stream="NEW_AND_OLD_IMAGES",
 )
 LEDGER = Table(
     "ledger",
@@ -60,16 +63,19 @@ EVENTS = Table(
     partition=S("id"),
     indexes=(GlobalIndex("by-parity", partition=N("parity"), sort=N("expires")),),
     ttl="expires",
+    stream="NEW_AND_OLD_IMAGES",
 )
-LEFT, RIGHT = Table("left", partition=S("id")), Table("right", partition=S("id"))
+LEFT = Table("left", partition=S("id"), stream="NEW_AND_OLD_IMAGES")
+RIGHT = Table("right", partition=S("id"))
 MEASUREMENTS = Table(
     "measurements",
     partition=S("board"),
     sort=N("number"),
     indexes=(GlobalIndex("by-unit", partition=S("unit"), sort=N("number")),),
     ttl="expires",
+    stream="NEW_AND_OLD_IMAGES",
 )
-RECEIPTS = Table("receipts", partition=S("id"), ttl="expires")
+RECEIPTS = Table("receipts", partition=S("id"), ttl="expires", stream="NEW_AND_OLD_IMAGES")
 TABLES = (READINGS, ACCOUNTS, LEDGER, EVENTS, LEFT, RIGHT, MEASUREMENTS, RECEIPTS)
 NEW = not_exists("id")
 

@@ -16,6 +16,7 @@ from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.sqlite.files import FILE_NAME, PAGE_BYTES
 from tally.store.store import Store
+from tests.store.streams import next_changes
 
 READINGS = Table("readings", S("id"), ttl="expires_at")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -145,3 +146,23 @@ async def test_an_instance_pauses_its_sweeper(tmp_path: Path) -> None:
         await runner.run("ttl-sweep")
         metrics = application.metrics.registry
         assert metrics.get_sample_value("tally_store_sweep_paused") == 1
+
+
+async def test_the_sweep_trims_streams(tmp_path: Path) -> None:
+    clock = JumpingClock()
+    table = Table("followed", S("id"), stream="NEW_IMAGE")
+    hours = 2
+    async with open_sqlite(
+        tmp_path, lambda: clock.time_ns() / 1e9, stream_retention=hours * 3_600
+    ) as engine:
+        program = Program(engine, clock)
+        await write_reading(engine, days=90)
+        await engine.create_table(table)
+        await engine.put(Put(table, {"id": "old"}))
+        [old] = await next_changes(engine, table, 1)
+        await program.sweep_after(hours * 3_600 - 60)
+        assert await next_changes(engine, table, 1) == [old]
+        await program.sweep_after(120)
+        await engine.put(Put(table, {"id": "new"}))
+        [change] = await next_changes(engine, table, 1)
+        assert change.key == {"id": "new"}

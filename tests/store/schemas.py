@@ -19,6 +19,7 @@ from tally.store.schema import (
     KeyPart,
     KeyType,
     LocalIndex,
+    StreamView,
     Table,
     include,
 )
@@ -63,6 +64,7 @@ _SEEDS = st.integers(0, 2**32)
 _UP_TO_3 = st.integers(0, 3)
 _COINS = st.booleans()
 _TYPES = st.sampled_from(get_args(Type))
+_STREAMS = st.sampled_from([None, *get_args(StreamView)])
 _VERSIONS = st.sampled_from(["0.0.1", "1.0.0", "1.2.3", "12.0.10"])
 
 
@@ -86,6 +88,7 @@ def tables(draw: Any) -> Table:
         ttl,
         tuple(Attribute(name, kind, draw(_COINS), "some words") for name, kind in kinds.items()),
         draw(_VERSIONS),
+        draw(_STREAMS),
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tally.store.api import Engine, Put, Query
 from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
+from tally.store.dynamodb.error_mapping import OperationNotSupported
 from tally.store.errors import (
     InvalidRequest,
     StoreUnavailable,
@@ -22,7 +23,17 @@ from tally.store.errors import (
     Throttled,
 )
 from tally.store.expressions import F
-from tally.store.schema import KEYS_ONLY, GlobalIndex, Index, LocalIndex, N, S, Table, include
+from tally.store.schema import (
+    KEYS_ONLY,
+    GlobalIndex,
+    Index,
+    LocalIndex,
+    N,
+    S,
+    StreamView,
+    Table,
+    include,
+)
 from tests.store.emulators import engines
 from tests.store.fake_dynamodb import (
     FakeDynamoDB,
@@ -134,6 +145,16 @@ async def test_ensuring_drops_adds_and_replaces_indexes_and_fills_the_new_ones(
 
 
 @on_emulators
+async def test_ensuring_turns_the_stream_on_and_off(opened: Engine) -> None:
+    """Another view is another stream: DynamoDB must turn the old one off first."""
+    table = fresh_table()
+    await opened.create_table(replace(table, stream="KEYS_ONLY"))
+    views: tuple[StreamView | None, ...] = ("KEYS_ONLY", "NEW_IMAGE", None, "OLD_IMAGE")
+    for view in views:
+        await opened.ensure_table(replace(table, stream=view))
+        assert (await opened.describe_table(table.name)).stream == view
+
+
 async def test_ensuring_sets_moves_and_ends_the_ttl(opened: Engine) -> None:
     table = fresh_table()
     await opened.create_table(table)
@@ -426,3 +447,10 @@ async def test_table_names_are_read_from_all_pages_and_filtered_by_prefix(
 
     assert await fake.engine.list_tables() == ["apple", "zebra"]
     assert fake.service.sent[1].body == {"ExclusiveStartTableName": "test-zebra"}
+
+
+async def test_the_engine_on_dynamodb_refuses_to_read_a_stream(fake: FakeDynamoDB) -> None:
+    with pytest.raises(OperationNotSupported, match="does not read streams yet"):
+        await fake.engine.stream_position(PLAIN)
+    with pytest.raises(OperationNotSupported, match="does not read streams yet"):
+        await anext(fake.engine.changes(PLAIN, None))

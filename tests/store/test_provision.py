@@ -78,12 +78,15 @@ def labels_differ(schema: list[Table]) -> bool:
 
 
 @given(schemas().filter(labels_differ))
-def test_a_template_contains_keys_indexes_and_ttl(schema: list[Table]) -> None:
+def test_a_template_contains_keys_indexes_ttl_and_stream(schema: list[Table]) -> None:
     """Parsed back, the tables equal the declared ones."""
     found = []
     for resource in resources(cloudformation(schema, prefix="prod-")):
         properties = resource["Properties"]
         ttl = properties.get("TimeToLiveSpecification", {}).get("AttributeName")
+        if "StreamSpecification" in properties:
+            assert "StreamEnabled" not in properties["StreamSpecification"]
+            properties["StreamSpecification"]["StreamEnabled"] = True
         found.append(
             parse_description(properties, properties["TableName"].removeprefix("prod-"), ttl)
         )
@@ -142,6 +145,8 @@ resource "aws_dynamodb_table" "example" {
   hash_key                    = "id"
   range_key                   = "at"
   deletion_protection_enabled = true
+  stream_enabled              = true
+  stream_view_type            = "KEYS_ONLY"
 
   attribute {
     name = "id"
@@ -199,6 +204,7 @@ def test_terraform_gets_one_resource_for_each_table() -> None:
             LocalIndex("local", sort=S("owner"), projection=KEYS_ONLY),
         ),
         ttl="until",
+        stream="KEYS_ONLY",
     )
     assert terraform([table], prefix="prod-") == TERRAFORM
     assert terraform([]) == ""

@@ -86,6 +86,13 @@ CHANGES: dict[str, tuple[Table, Table, ChangeImpact]] = {
         replace(BASE, attributes=attributes(owner="S", note="S", expires="N")),
         ChangeImpact.SAFE,
     ),
+    "stream NEW_IMAGE turned on": (BASE, replace(BASE, stream="NEW_IMAGE"), ChangeImpact.SAFE),
+    "stream KEYS_ONLY turned off": (replace(BASE, stream="KEYS_ONLY"), BASE, ChangeImpact.SAFE),
+    "stream changed from KEYS_ONLY to OLD_IMAGE": (
+        replace(BASE, stream="KEYS_ONLY"),
+        replace(BASE, stream="OLD_IMAGE"),
+        ChangeImpact.SAFE,
+    ),
     "new global index by-note": (
         BASE,
         replace(BASE, indexes=(*BASE.indexes, GlobalIndex("by-note", S("note")))),

@@ -5,6 +5,7 @@ A change of the format needs a new `FORMAT_VERSION` and an upgrade of existing d
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
@@ -12,15 +13,16 @@ from typing import Any, Final
 
 import pytest
 
-from tally.store.api import Put
+from tally.store.api import BatchPut, Delete, Put, TransactionBatch
 from tally.store.schema import GlobalIndex, N, S, Table
 from tally.store.sqlite import open_sqlite
 from tally.store.sqlite.checksums import PageFile
 from tally.store.sqlite.codec import pack
-from tally.store.sqlite.files import FORMAT_VERSION, PAGE_BYTES
+from tally.store.sqlite.files import FORMAT_VERSION, PAGE_BYTES, connect
 from tally.store.sqlite.keys import encode_number
 from tally.store.values import Item, measure_item
 from tests.faults.audit import audit
+from tests.store.streams import next_changes
 
 THINGS: Final = Table(
     "things",
@@ -42,6 +44,7 @@ ITEM: Final[dict[str, Any]] = {
     "numbers": frozenset({7}),
 }
 COLUMNS: Final = {
+    "changes": "sequence stream at pk records",
     "expiry": "name hour prefix low high",
     "generation": "one value",
     "store_state": "name value",
@@ -51,6 +54,7 @@ COLUMNS: Final = {
     "sqlite_sequence": "name seq",
     "tables": "name declaration",
     "tokens": "token fingerprint used",
+    "trimmed_streams": "stream sequence",
 }
 DECLARATION: Final = (
     '{"name": "things", "partition": ["owner", "S"], "sort": ["at", "N"], "ttl": "expires", '
@@ -81,7 +85,7 @@ def read_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
 
 def test_the_database_keeps_its_tables_and_columns(path: Path) -> None:
     assert read_rows(path, "PRAGMA application_id") == [(1413565529,)]
-    assert read_rows(path, "PRAGMA user_version") == [(4,)]
+    assert read_rows(path, "PRAGMA user_version") == [(5,)]
     names = read_rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")
     columns = {
         name: " ".join(column[1] for column in read_rows(path, f'PRAGMA table_info("{name}")'))
@@ -131,6 +135,39 @@ async def test_frequent_shapes_keep_their_encoding(tmp_path: Path) -> None:
     ]
     last = read_rows(path, 'SELECT item FROM "rows logs" ORDER BY sk DESC LIMIT 1')
     assert last == [(bytes.fromhex("9301139201c70301302e35"),)]
+
+
+async def test_the_change_log_keeps_its_encoding(tmp_path: Path) -> None:
+    """A bulk row has the kind, sort key, old and new image of each change, as a flat list."""
+    logs = Table("logs", partition=S("device"), sort=S("at"), stream="NEW_AND_OLD_IMAGES")
+    async with open_sqlite(tmp_path, lambda: 1_794_955_689.5) as engine:
+        await engine.create_table(logs)
+        items = [{"device": "d", "at": f"{number}", "n": number} for number in range(2)]
+        await engine.transact_each(TransactionBatch(BatchPut(logs, items)))
+        await engine.delete(Delete(logs, {"device": "d", "at": "0"}))
+    path = tmp_path / "store.db"
+    assert read_rows(path, "SELECT declaration FROM tables")[0][0].endswith(
+        '"indexes": [], "stream": ["NEW_AND_OLD_IMAGES", 1]}'
+    )
+    one, two = "c40481a16e00", "c40481a16e01"
+    assert read_rows(path, "SELECT * FROM changes") == [
+        (2, 1, 1794955689500, b"d", bytes.fromhex(f"9800c40130c0{one}00c40131c0{two}")),
+        (3, 1, 1794955689500, b"d", bytes.fromhex(f"9402c40130{one}c0")),
+    ]
+
+
+async def test_a_database_without_a_change_log_is_upgraded(path: Path) -> None:
+    """Format 4."""
+    with closing(connect(path)) as connection:
+        connection.execute("DROP TABLE changes; DROP TABLE trimmed_streams")
+        connection.execute("PRAGMA user_version = 4")
+    streamed = replace(THINGS, stream="KEYS_ONLY")
+    async with open_sqlite(path.parent) as engine:
+        await engine.ensure_table(streamed)
+        await engine.put(Put(streamed, ITEM | {"at": 7}))
+        [change] = await next_changes(engine, streamed, 1)
+    assert (change.kind, change.key) == ("INSERT", {"owner": "ana", "at": 7})
+    assert len((await audit(path.parent))["things"]) == 2
 
 
 OLD_TABLE: Final = """

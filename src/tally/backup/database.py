@@ -1,12 +1,15 @@
-"""The store's database: an online copy, and a check of a restored file."""
+"""The store's database: an online copy, a check of a restored file, and its new id."""
 
 from pathlib import Path
 
 import apsw
 
 from tally.backup.errors import BackupFailed
+from tally.store.sqlite.change_log import last_sequence
+from tally.store.sqlite.checksums import load_checksum_vfs
 from tally.store.sqlite.directory import DirectoryLease, check_directory
 from tally.store.sqlite.files import connect, to_store_error
+from tally.store.sqlite.state import renew_incarnation
 
 
 def copy_store(source: Path, target: Path) -> None:
@@ -42,6 +45,24 @@ def _copy(source: Path, target: Path) -> tuple[object, ...] | None:
         raise to_store_error(error, source, reader.system_errno) from error
     finally:
         reader.close()
+
+
+def begin_incarnation(path: Path) -> None:
+    """Give a restored database another id, so that it does not continue the old change log.
+
+    Positions of the old database remain valid up to the backup.
+    """
+    try:
+        connection = apsw.Connection(str(path), vfs=load_checksum_vfs())
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            has_log = connection.table_exists(None, "changes")
+            renew_incarnation(connection, last_sequence(connection) if has_log else 0)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise BackupFailed(f"{path.name} in the backup cannot be used: {error}") from error
 
 
 def check_store(path: Path) -> None:

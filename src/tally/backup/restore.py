@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tally.backup.archive import UNSIGNED_FORMAT, Archive, Manifest, open_archive
-from tally.backup.database import check_store
+from tally.backup.database import begin_incarnation, check_store
 from tally.backup.dump import extract_dump
 from tally.backup.errors import BackupFailed, BackupRejected
 from tally.backup.members import DUMP, TABLES_DIRECTORY
@@ -110,6 +110,7 @@ async def _build(archive: Archive, draft: Path, clock: Clock) -> None:
     await asyncio.to_thread(archive.extract, files)
     if (files / STORE_FILE).exists():
         check_store(files / STORE_FILE)
+        await asyncio.to_thread(begin_incarnation, files / STORE_FILE)
     version = archive.manifest.schema_version
     if version or (files / DUMP).exists():
         async with open_postgres(draft, clock) as dsn:

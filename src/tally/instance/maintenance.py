@@ -1,4 +1,4 @@
-"""Maintains the store: deletes expired items, and verifies the pages of the embedded database."""
+"""Maintains the store: deletes expired items and old changes, and verifies the database's pages."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -62,7 +62,10 @@ class StoreMaintenance:
     def jobs(self) -> list[Job]:
         """Return the jobs of the configured engine."""
         sweep = Job(
-            name="ttl-sweep", description="Deletes expired items", run=self._sweep, interval=60
+            name="ttl-sweep",
+            description="Deletes expired items and old changes of streams",
+            run=self._sweep,
+            interval=60,
         )
         if self._embedded is None:
             return [sweep]
@@ -79,7 +82,7 @@ class StoreMaintenance:
         return [] if self._guard is None else [Probe("clock", self._check_clock, is_required=False)]
 
     async def _sweep(self) -> None:
-        """Delete expired items in small batches, so that other writes do not wait long."""
+        """Delete expired items and old changes in small batches: other writes do not wait long."""
         if self._guard is not None and not await self._guard.is_plausible():
             return
         try:
@@ -89,6 +92,8 @@ class StoreMaintenance:
                     deleted = await self._engine.sweep(
                         table, self._clock.seconds(), SWEEP_BATCH_SIZE
                     )
+            while self._embedded is not None and await self._embedded.trim_changes():
+                pass
         except StorageDamaged as error:
             self._store.damage.record(error)
             raise

@@ -23,7 +23,7 @@ from tally.kit.auth import invalid_token, matches_secret
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.ids import SortableIds
 from tally.kit.masking import mask, mask_text
-from tally.kit.operators import AUTOMATION, Change, Operator, Role, check_operator_name
+from tally.kit.operators import AUTOMATION, Operator, OperatorChange, Role, check_operator_name
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret, Settings
 from tally.store.store import Store
@@ -124,12 +124,12 @@ class OperatorAccounts:
     @asynccontextmanager
     async def recording(
         self, operator: Operator, action: str, target: str, **details: object
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncIterator[OperatorChange]:
         """Record a change: the intent before the body, the outcome after it.
 
         If the intent cannot be recorded, the body does not run.
         """
-        change = Change()
+        change = OperatorChange()
         record_id = await self._append(operator, action, target, "started", details)
         try:
             yield change

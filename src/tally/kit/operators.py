@@ -69,7 +69,7 @@ class Operator:
 
 
 @dataclass(slots=True)
-class Change:
+class OperatorChange:
     """A change in progress; set `error` to record a failure that raises no exception."""
 
     error: str | None = None
@@ -86,7 +86,7 @@ class OperatorDirectory(Protocol):
 
     def recording(
         self, operator: Operator, action: str, target: str, **details: object
-    ) -> AbstractAsyncContextManager[Change]:
+    ) -> AbstractAsyncContextManager[OperatorChange]:
         """Record a change in the audit trail: its intent before the body, its outcome after."""
 
 

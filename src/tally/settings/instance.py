@@ -204,6 +204,14 @@ class InstanceSettings:
             "Start the writer process above this bulk write rate (transactions/s); 0 disables it.",
         ),
     )
+    store_stream_retention: int = field(
+        default=24,
+        metadata=setting(
+            integer(1, 8_760),
+            "Hours for which the embedded store keeps the changes of tables with a stream."
+            " DynamoDB keeps them for 24.",
+        ),
+    )
     dynamodb_endpoint: str | None = field(
         default=None,
         metadata=setting(URL, "URL of a DynamoDB-compatible service. Default: AWS."),

@@ -34,6 +34,7 @@ from tally.store.access import (
     ConditionCheck,
     DeleteItem,
     GetItem,
+    GetRecords,
     PutItem,
     Query,
     Scan,
@@ -60,6 +61,7 @@ from tally.store.api import (
     Update,
 )
 from tally.store.catalogue import Catalogue, check_repositories
+from tally.store.changes import START, Change, ChangeKind
 from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
 from tally.store.errors import (
     AccessViolation,
@@ -76,6 +78,8 @@ from tally.store.errors import (
     InvalidValue,
     ItemTooLarge,
     OutcomeUnknown,
+    PositionExpired,
+    PositionUnknown,
     Reason,
     RequestRejected,
     RequestTooLarge,
@@ -85,6 +89,7 @@ from tally.store.errors import (
     StorageUnwritable,
     StoreError,
     StoreUnavailable,
+    StreamNotFound,
     TableDiffers,
     TableExists,
     TableNotFound,
@@ -111,6 +116,7 @@ from tally.store.schema import (
     N,
     Projection,
     S,
+    StreamView,
     Table,
     include,
 )
@@ -121,6 +127,7 @@ from tally.store.values import Item, Key
 __all__ = [
     "ALL",
     "KEYS_ONLY",
+    "START",
     "AccessPattern",
     "AccessViolation",
     "Action",
@@ -133,6 +140,8 @@ __all__ = [
     "BoundExceeded",
     "Capacity",
     "Catalogue",
+    "Change",
+    "ChangeKind",
     "Check",
     "ColumnarItems",
     "Condition",
@@ -147,6 +156,7 @@ __all__ = [
     "F",
     "Get",
     "GetItem",
+    "GetRecords",
     "GlobalIndex",
     "Index",
     "IndexBackfilling",
@@ -167,6 +177,8 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "PatternOperation",
+    "PositionExpired",
+    "PositionUnknown",
     "Projection",
     "Put",
     "PutItem",
@@ -184,6 +196,8 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreUnavailable",
+    "StreamNotFound",
+    "StreamView",
     "Table",
     "TableDiffers",
     "TableExists",

@@ -6,11 +6,12 @@ rules compute it.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
+from tally.store.changes import Change
 from tally.store.errors import InvalidRequest, StoreError
 from tally.store.expressions import Action, Condition, Path
 from tally.store.schema import Table
@@ -230,6 +231,13 @@ class TransactionBatch(_LazySequence[Transaction]):
         )
 
 
+class ReadChanges(Struct, frozen=True):
+    """Read the changes of a table after a position."""
+
+    table: Table
+    after: str | None = None
+
+
 class TransactionGet(Struct, frozen=True):
     """Read up to 100 items in one consistent snapshot."""
 
@@ -374,6 +382,15 @@ class Engine(Protocol):
         Return 0 if the service deletes expired items itself.
         """
 
+    def changes(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
+        """Yield the changes after a position as they happen; None starts with the next change.
+
+        Raise StreamNotFound, PositionExpired or PositionUnknown.
+        """
+
+    async def stream_position(self, table: Table) -> str:
+        """Return the position after the last change so far; raise StreamNotFound."""
+
     async def ping(self) -> None:
         """Raise StoreUnavailable if the engine does not respond."""
 
@@ -399,4 +416,5 @@ _NAMES: dict[type, str] = {
     Transaction: "TransactWriteItems",
     TransactionBatch: "TransactWriteItems",
     TransactionGet: "TransactGetItems",
+    ReadChanges: "GetRecords",
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tally.store.errors import TableDiffers
-from tally.store.schema import Index, KeyPart, Projection, Table, index_key
+from tally.store.schema import Index, KeyPart, Projection, StreamView, Table, index_key
 
 
 def create_request(table: Table, name: str) -> dict[str, Any]:
@@ -17,6 +17,8 @@ def create_request(table: Table, name: str) -> dict[str, Any]:
         "AttributeDefinitions": _definitions(parts),
         "BillingMode": "PAY_PER_REQUEST",
     }
+    if table.stream is not None:
+        request["StreamSpecification"] = stream_specification(table.stream)
     for field, local in (("LocalSecondaryIndexes", True), ("GlobalSecondaryIndexes", False)):
         requests = [_index_request(index) for index in indexes if index.local is local]
         if requests:
@@ -24,11 +26,19 @@ def create_request(table: Table, name: str) -> dict[str, Any]:
     return request
 
 
-def next_change(table: Table, current: Table, name: str) -> dict[str, Any] | None:
-    """Build the UpdateTable request for the next index to delete or create.
+def stream_specification(view: StreamView | None) -> dict[str, Any]:
+    """Build the specification that turns a stream on, or off if there is no view."""
+    return {"StreamEnabled": view is not None, **({"StreamViewType": view} if view else {})}
 
-    None if there is none.
+
+def next_change(table: Table, current: Table, name: str) -> dict[str, Any] | None:
+    """Build the UpdateTable request for the next index to delete or create, or for the stream.
+
+    None if there is none. A stream with another view must be turned off first.
     """
+    if table.stream != current.stream:
+        view = table.stream if current.stream is None else None
+        return {"TableName": name, "StreamSpecification": stream_specification(view)}
     for index in current.by_name.values():
         if not index.local and not _same(index, table.by_name.get(index.name)):
             return {
@@ -74,7 +84,15 @@ def parse_description(description: Mapping[str, Any], name: str, ttl: str | None
         for entry in description.get("GlobalSecondaryIndexes") or ()
     ]
     partition, sort = _key_from(description["KeySchema"], types)
-    return Table(name, partition, sort, tuple(sorted(indexes, key=lambda index: index.name)), ttl)
+    specification = description.get("StreamSpecification") or {}
+    return Table(
+        name,
+        partition,
+        sort,
+        tuple(sorted(indexes, key=lambda index: index.name)),
+        ttl,
+        stream=specification.get("StreamViewType") if specification.get("StreamEnabled") else None,
+    )
 
 
 def pending_status(description: Mapping[str, Any]) -> str | None:

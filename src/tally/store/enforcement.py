@@ -17,6 +17,7 @@ from tally.store.api import (
     Operation,
     Put,
     Query,
+    ReadChanges,
     Scan,
     Transaction,
     TransactionBatch,
@@ -35,6 +36,7 @@ from tally.store.templates import requires_item
 
 _GET: UseKey = ("GetItem", None)
 _BATCH_GET: UseKey = ("BatchGetItem", None)
+_GET_RECORDS: UseKey = ("GetRecords", None)
 _BATCH_WRITE: UseKey = ("BatchWriteItem", None)
 _WRITE_KEYS: dict[type, UseKey] = {
     kind: (name, None)
@@ -42,7 +44,9 @@ _WRITE_KEYS: dict[type, UseKey] = {
 }
 
 
-def authorize(invocation: Invocation, operation: Operation, *, counted: bool = False) -> UseKey:
+def authorize(
+    invocation: Invocation, operation: Operation | ReadChanges, *, counted: bool = False
+) -> UseKey:
     """Return the declared use that this operation matches, or raise AccessViolation.
 
     `counted`: the request is part of a read or write that `begin` has counted.
@@ -136,6 +140,11 @@ def _authorize_write(
         _check_attributes(invocation, operation)
     reserve_items(invocation, 0, 1)
     return key
+
+
+def _authorize_changes(invocation: Invocation, operation: ReadChanges, counted: bool) -> UseKey:
+    _find(invocation, _GET_RECORDS, operation.table, counted=counted)
+    return _GET_RECORDS
 
 
 def _authorize_batch_get(invocation: Invocation, operation: BatchGet, counted: bool) -> UseKey:
@@ -239,4 +248,5 @@ _AUTHORIZE: dict[type, Callable[[Invocation, Any, bool], UseKey]] = {
     BatchWrite: _authorize_batch_write,
     Transaction: _authorize_transaction,
     TransactionGet: _authorize_transaction,
+    ReadChanges: _authorize_changes,
 }

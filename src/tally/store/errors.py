@@ -134,6 +134,18 @@ class TableDiffers(RequestRejected):
     """The stored table has a different key; a key cannot be changed."""
 
 
+class StreamNotFound(RequestRejected):
+    """The table has no stream."""
+
+
+class PositionExpired(RequestRejected):
+    """Changes after the position were trimmed: the consumer has missed some."""
+
+
+class PositionUnknown(RequestRejected):
+    """The position is of another stream, database or engine."""
+
+
 class StoreUnavailable(StoreError):
     """The engine cannot serve the request now."""
 

@@ -22,6 +22,7 @@ from tally.store.schema import (
     KeyPart,
     KeyType,
     Projection,
+    StreamView,
     Table,
     include,
 )
@@ -74,6 +75,8 @@ def _table(table: Table) -> str:
         lines.append(f"sort = {_part(table.sort)}")
     if table.ttl is not None:
         lines.append(f"ttl = {_text(table.ttl)}")
+    if table.stream is not None:
+        lines.append(f"stream = {_text(table.stream)}")
     if table.indexes:
         lines += ["", f"[{name}.indexes]"]
         lines += [f"{_text(index.name)} = {_index(index)}" for index in table.by_name.values()]
@@ -153,6 +156,9 @@ def _read_table(name: str, entry: Mapping[str, Any]) -> Table:
             for name, attribute in entry.get("attributes", {}).items()
         ),
         _string(entry["version"]),
+        cast("StreamView", _one_of(entry["stream"], get_args(StreamView)))
+        if "stream" in entry
+        else None,
     )
     return normalize(table)
 

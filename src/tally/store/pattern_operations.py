@@ -23,7 +23,7 @@ Keys: TypeAlias = KeyTemplate | tuple[KeyTemplate, ...]
 Conditions: TypeAlias = Condition | tuple[Condition | None, ...] | None
 T = TypeVar("T")
 
-_READS = frozenset({"GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems"})
+_READS = frozenset({"GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems", "GetRecords"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,3 +238,8 @@ def TransactGetItems(*parts: PatternOperation, requests: int = 1) -> PatternOper
     """Read items in one snapshot; each read has the form of one of the parts."""
     uses = tuple(use for part in parts for use in part.uses)
     return _operation("TransactGetItems", parts=uses, requests=requests)
+
+
+def GetRecords(*, requests: int = 1) -> PatternOperation:  # noqa: N802 - DynamoDB's name
+    """Read the changes of the table's stream."""
+    return _operation("GetRecords", requests=requests)

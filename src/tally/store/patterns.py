@@ -117,6 +117,8 @@ def _problems(pattern: AccessPattern) -> Iterator[str]:
         yield "bound must be at least 1"
     if pattern.bound is None and any(use.name == "Scan" for use in pattern.operation.uses):
         yield "a Scan requires a bound"
+    if pattern.table.stream is None and ("GetRecords", None) in pattern.allowed:
+        yield f"table {pattern.table.name} has no stream"
     for use in pattern.operation.uses:
         for part in (use, *use.parts):
             yield from _use_problems(pattern, part)

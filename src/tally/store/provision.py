@@ -1,6 +1,7 @@
 """Creates the declared tables on an engine, or exports them for CloudFormation and Terraform.
 
-Both exports specify on-demand capacity, the TTL, point-in-time recovery and deletion protection.
+Both exports specify on-demand capacity, the TTL, the stream, point-in-time recovery and deletion
+protection.
 The output is deterministic, so a schema change touches few lines.
 """
 
@@ -60,7 +61,7 @@ async def _found(engine: Engine, name: str) -> Table | None:
 def _layout(table: Table) -> tuple[Any, ...]:
     """Return the parts of a table that an engine stores."""
     ordered = normalize(table)
-    return ordered.key, ordered.indexes, ordered.ttl
+    return ordered.key, ordered.indexes, ordered.ttl, ordered.stream
 
 
 def cloudformation(tables: Iterable[Table], prefix: str = "") -> str:
@@ -95,6 +96,8 @@ def _resource(table: Table, name: str) -> dict[str, Any]:
     }
     if table.ttl is not None:
         properties["TimeToLiveSpecification"] = {"AttributeName": table.ttl, "Enabled": True}
+    if table.stream is not None:  # CloudFormation has no StreamEnabled
+        properties["StreamSpecification"] = {"StreamViewType": table.stream}
     return {
         "Type": "AWS::DynamoDB::Table",
         "DeletionPolicy": "Retain",
@@ -160,6 +163,8 @@ def _terraform_table(label: str, table: Table, prefix: str) -> str:
         **({"range_key": _quoted(table.sort.name)} if table.sort is not None else {}),
         "deletion_protection_enabled": "true",
     }
+    if table.stream is not None:
+        fields |= {"stream_enabled": "true", "stream_view_type": _quoted(table.stream)}
     body = "\n".join([*_aligned(fields), *(f"\n{block}" for block in blocks)])
     return f'resource "aws_dynamodb_table" {_quoted(label)} {{\n{_indented(body)}\n}}\n'
 

@@ -203,13 +203,19 @@ class StoreRequests:
 
         Raise AccessViolation outside of a pattern.
         """
+        invocation = self._invocation(operation)
+        return invocation, invocation.meter or invocation.attach(self.meters, self.clock)
+
+    def _invocation(
+        self, operation: api.Operation | api.TransactionBatch | api.ReadChanges
+    ) -> Invocation:
         invocation = current_invocation()
         if invocation is None:
             what = operation_name(operation)
             raise AccessViolation(
                 f"{what} outside of an access pattern: decorate the repository method with @access"
             )
-        return invocation, invocation.meter or invocation.attach(self.meters, self.clock)
+        return invocation
 
     async def _run(
         self,

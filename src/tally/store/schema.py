@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from tally.store.errors import (
     InvalidKey,
@@ -37,6 +37,8 @@ from tally.store.values import (
 )
 
 KeyType: TypeAlias = Literal["S", "N", "B"]
+# What the records of a stream contain besides the key: DynamoDB's view types.
+StreamView: TypeAlias = Literal["KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES"]
 MAX_PARTITION_BYTES = 2048
 MAX_SORT_BYTES = 1024
 _FAST_PATH_CHARACTERS = 1024
@@ -143,8 +145,9 @@ class Table:
     """A table as its repository declares it.
 
     `validated=False` accepts items that lack declared attributes or have other types, for data from
-    elsewhere. The last four fields are computed once, because every operation reads them.
-    `required` and `attribute_types`, the Python types by name, omit the key: the engine checks it.
+    elsewhere. With a `stream`, the store records every change; see `Store.changes`. The last four
+    fields are computed once, because every operation reads them. `required` and `attribute_types`,
+    the Python types by name, omit the key: the engine checks it.
     """
 
     name: str
@@ -154,6 +157,7 @@ class Table:
     ttl: str | None = None
     attributes: tuple[Attribute, ...] = ()
     version: str = "1.0.0"
+    stream: StreamView | None = None
     validated: bool = field(default=True, compare=False)
     by_name: Mapping[str, Index] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -352,6 +356,13 @@ def _check_table(table: Table) -> None:
             raise InvalidSchema(f"table {table.name}: partition key and sort key must differ")
     _check_projections(table)
     _check_attributes(table, types)
+    _check_stream(table)
+
+
+def _check_stream(table: Table) -> None:
+    views = get_args(StreamView)
+    if table.stream is not None and table.stream not in views:
+        raise InvalidSchema(f"table {table.name}: stream must be None or one of {', '.join(views)}")
 
 
 def _check_projections(table: Table) -> None:

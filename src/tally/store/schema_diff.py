@@ -1,7 +1,8 @@
 """Classifies the differences between the locked and the declared tables.
 
 - **safe**: no data changes. A new table, a new optional attribute, an attribute that is no longer
-  required, a new global index, removal of a global index that no pattern uses.
+  required, a new global index, removal of a global index that no pattern uses, a stream that is
+  turned on, turned off or changed.
 - **migration**: existing data or readers must be adapted first. An attribute is removed, changes
   its type or becomes required; a TTL starts, stops or moves; a projection changes (DynamoDB
   rebuilds the index); a new major version, which states that meanings changed; a table is removed.
@@ -98,6 +99,7 @@ def _compare_tables(before: Table, after: Table, in_use: InUse) -> Iterator[Sche
         *_keys(before, after),
         *_indexes(before, after, in_use),
         *_ttl(before, after),
+        *_stream(before, after),
         *_attributes(before, after),
     )
     for description, impact, advice in differences:
@@ -250,6 +252,22 @@ def _ttl(before: Table, after: Table) -> Iterator[_Difference]:
             f"TTL moved from {before.ttl} to {after.ttl}",
             ChangeImpact.MIGRATION,
             _MIGRATE,
+        )
+
+
+def _stream(before: Table, after: Table) -> Iterator[_Difference]:
+    if before.stream == after.stream:
+        return
+    if before.stream is None:
+        yield f"stream {after.stream} turned on", ChangeImpact.SAFE, ""
+    elif after.stream is None:
+        advice = "consumers must have read it to its end: unread records are lost"
+        yield f"stream {before.stream} turned off", ChangeImpact.SAFE, advice
+    else:
+        yield (
+            f"stream changed from {before.stream} to {after.stream}",
+            ChangeImpact.SAFE,
+            "it is turned off and on: unread records are lost, and old positions become unknown",
         )
 
 

@@ -10,6 +10,7 @@ of a pattern are rejected. The single requests (`requests.py`) have DynamoDB's l
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -20,16 +21,18 @@ from tally.store import api
 from tally.store.access import Invocation
 from tally.store.batching import BatchRetryPolicy, chunks, run_bounded, send_until_complete
 from tally.store.bounds import bound_exceeded, check_bound, resolve_bound
-from tally.store.enforcement import begin
-from tally.store.errors import StoreError
+from tally.store.changes import Change
+from tally.store.enforcement import authorize, begin
+from tally.store.errors import StorageDamaged, StoreError
 from tally.store.expressions import Condition
+from tally.store.pattern_operations import UseKey
 from tally.store.requests import Projected, StoreRequests, make_paths
 from tally.store.schema import Table, check_key
 from tally.store.validate import check_batch_write, check_distinct
 from tally.store.values import Item, Key
 
 Overflow: TypeAlias = Literal["raise", "stop"]
-Change: TypeAlias = tuple[Literal["put", "delete"], Any]
+BatchEntry: TypeAlias = tuple[Literal["put", "delete"], Any]
 T = TypeVar("T")
 MAX_CONCURRENT_REQUESTS = 4
 
@@ -77,7 +80,7 @@ class Store(StoreRequests):
         bound: int | None = None,
     ) -> None:
         """Put and delete items, not atomically. All are validated before the first is sent."""
-        changes: list[Change] = [
+        changes: list[BatchEntry] = [
             *(("put", item) for item in puts),
             *(("delete", key) for key in deletes),
         ]
@@ -88,7 +91,7 @@ class Store(StoreRequests):
         check_distinct((table, table.primary_key(key_or_item)) for _, key_or_item in changes)
         begin(invocation, whole)
 
-        async def send(batch: Sequence[Change]) -> Sequence[Change]:
+        async def send(batch: Sequence[BatchEntry]) -> Sequence[BatchEntry]:
             unprocessed = (
                 await self._run(self._engine.batch_write, _batch(table, batch), counted=True)
             ).unprocessed
@@ -183,6 +186,43 @@ class Store(StoreRequests):
         scan = api.Scan(table, index, filter, paths, page, None, consistent, segment=segment)
         return self._iterate(scan, bound, overflow)
 
+    async def changes(
+        self, table: Table, *, after: str | None = None
+    ) -> AsyncGenerator[Change, None]:
+        """Iterate over the changes of a table after a position, as they happen, without an end.
+
+        `after` is the position of a change, `START` for the oldest change that is kept, or None for
+        the next one. Changes of a key come in order. Raise PositionExpired if changes after the
+        position were trimmed, and PositionUnknown if it is of another stream or engine.
+        """
+        operation = api.ReadChanges(table, after)
+        invocation, use = self._authorize_stream(operation)
+        # Not the meter of the call, whose duration would be that of the subscription.
+        meter = self.meters.of(invocation.pattern).operations[use]
+        meter.record_call(0.0)
+        try:
+            async with aclosing(self._engine.changes(table, after)) as found:
+                async for change in found:
+                    meter.items += 1
+                    yield change
+        except StorageDamaged as error:
+            self.damage.record(error)
+            raise
+
+    async def stream_position(self, table: Table) -> str:
+        """Return the position after the last change so far, for `changes(after=...)`.
+
+        Take it before you read a table, so that no change after the read is missed.
+        """
+        self._authorize_stream(api.ReadChanges(table), counted=True)
+        return await self._engine.stream_position(table)
+
+    def _authorize_stream(
+        self, operation: api.ReadChanges, *, counted: bool = False
+    ) -> tuple[Invocation, UseKey]:
+        invocation = self._invocation(operation)
+        return invocation, authorize(invocation, operation, counted=counted)
+
     async def _iterate(
         self, operation: api.Query | api.Scan, bound: int | None, overflow: Overflow
     ) -> AsyncGenerator[Item, None]:
@@ -245,7 +285,7 @@ def _distinct(table: Table, keys: Iterable[Key]) -> list[Key]:
     return list(distinct.values())
 
 
-def _batch(table: Table, changes: Sequence[Change]) -> api.BatchWrite:
+def _batch(table: Table, changes: Sequence[BatchEntry]) -> api.BatchWrite:
     puts = tuple(key_or_item for kind, key_or_item in changes if kind == "put")
     deletes = tuple(key_or_item for kind, key_or_item in changes if kind == "delete")
     return api.BatchWrite(table, puts, deletes)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tally.instance.repository.console_sessions import ConsoleSessionRepository
+from tally.instance.repository.consumers import ConsumerRepository
 from tally.instance.repository.operator_audit import OperatorAuditRepository
 from tally.instance.repository.operators import OperatorRepository
 from tally.instance.repository.probes import ProbeRepository
@@ -14,4 +15,5 @@ REPOSITORIES: Final[tuple[type, ...]] = (
     ProbeRepository,
     ConsoleSessionRepository,
     StreamRepository,
+    ConsumerRepository,
 )

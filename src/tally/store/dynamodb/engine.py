@@ -5,7 +5,7 @@
 
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -38,7 +38,9 @@ from tally.store.api import (
     operation_name,
 )
 from tally.store.batching import run_bounded
+from tally.store.changes import Change
 from tally.store.dynamodb import requests, responses
+from tally.store.dynamodb.error_mapping import OperationNotSupported
 from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 from tally.store.dynamodb.sending import RequestKind, RequestSender
 from tally.store.dynamodb.tables import TableManager
@@ -234,6 +236,16 @@ class DynamoDBEngine:
         Readers check `Table.is_expired` regardless.
         """
         return 0
+
+    def changes(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
+        raise OperationNotSupported(
+            f"table {table.name}: the DynamoDB engine does not read streams yet (after {after})"
+        )
+
+    async def stream_position(self, table: Table) -> str:
+        raise OperationNotSupported(
+            f"table {table.name}: the DynamoDB engine does not read streams yet"
+        )
 
     async def ping(self) -> None:
         """Send one request without retries, to report the current state."""

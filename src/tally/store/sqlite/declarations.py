@@ -7,10 +7,10 @@ from typing import Any
 from tally.store.schema import Index, KeyPart, LocalIndex, Projection, Table
 
 
-def declare(table: Table, building: Collection[str] = ()) -> str:
+def declare(table: Table, building: Collection[str] = (), stream_id: int = 0) -> str:
     """Serialize the stored part of a table; tables that are stored alike have equal texts.
 
-    `building` names the indexes that are not complete yet.
+    `building` names the indexes that are not complete yet. `stream_id` is that of its stream.
     """
 
     def part(key: KeyPart | None) -> list[str] | None:
@@ -32,13 +32,19 @@ def declare(table: Table, building: Collection[str] = ()) -> str:
         "sort": part(table.sort),
         "ttl": table.ttl,
     }
+    stream = {"stream": [table.stream, stream_id]} if table.stream else {}
     state = {"building": sorted(building)} if building else {}
-    return json.dumps({**fields, "indexes": indexes, **state})
+    return json.dumps({**fields, "indexes": indexes, **stream, **state})
 
 
 def read_building(text: str) -> frozenset[str]:
     """Return the names of a table's indexes that are not complete yet."""
     return frozenset(json.loads(text).get("building", ()))
+
+
+def read_stream_id(text: str) -> int:
+    """Return the id of a table's stream, or 0."""
+    return int(json.loads(text).get("stream", (None, 0))[1])
 
 
 def read_declaration(text: str) -> Table:
@@ -65,4 +71,5 @@ def read_declaration(text: str) -> Table:
         part(stored["sort"]) if stored["sort"] else None,
         tuple(index(entry) for entry in stored["indexes"]),
         stored["ttl"],
+        stream=stored.get("stream", (None, 0))[0],
     )

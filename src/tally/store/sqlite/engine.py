@@ -8,11 +8,11 @@ go to the writer thread and are acknowledged after its fsync.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -40,12 +40,15 @@ from tally.store.api import (
     Write,
     WriteResult,
 )
+from tally.store.changes import Change
 from tally.store.errors import StoreError, StoreUnavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
 from tally.store.sqlite.bulk.group_executor import BatchingExecutor
 from tally.store.sqlite.bulk.router import WriteRouter
+from tally.store.sqlite.change_log import trim_changes
+from tally.store.sqlite.change_streams import ChangeStreams
 from tally.store.sqlite.files import connect, prepare_database, to_store_error
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
@@ -70,6 +73,7 @@ from tally.store.validate_expressions import check_projection
 from tally.store.values import Item
 
 T = TypeVar("T")
+DEFAULT_RETENTION_SECONDS: Final = 86_400.0  # as DynamoDB
 
 
 @asynccontextmanager
@@ -78,6 +82,7 @@ async def open_sqlite(
     clock: Callable[[], float] = time.time,
     *,
     writer_process_rate: int | None = None,
+    stream_retention: float = DEFAULT_RETENTION_SECONDS,
 ) -> AsyncIterator["SqliteEngine"]:
     """Open the engine on a data directory; on exit it completes all submitted writes.
 
@@ -85,9 +90,10 @@ async def open_sqlite(
             store = Store(engine)
 
     `clock` returns the time in epoch seconds. Above `writer_process_rate` bulk transactions per
-    second, a separate process writes them; None disables it.
+    second, a separate process writes them; None disables it. Changes of streams are kept for
+    `stream_retention` seconds.
     """
-    engine = SqliteEngine(Path(directory), clock, writer_process_rate)
+    engine = SqliteEngine(Path(directory), clock, writer_process_rate, stream_retention)
     try:
         yield engine
     finally:
@@ -104,8 +110,10 @@ class SqliteEngine:
         directory: Path,
         clock: Callable[[], float] = time.time,
         writer_process_rate: int | None = None,
+        stream_retention: float = DEFAULT_RETENTION_SECONDS,
     ) -> None:
         self._clock = clock
+        self._stream_retention = stream_retention
         self._slices = TimeSlices()
         prepared = prepare_database(directory)
         self.path, self._lease = prepared.path, prepared.lease
@@ -118,20 +126,24 @@ class SqliteEngine:
         try:
             layouts = LayoutCache(load_shapes(self._connection, self.path))
             self._registry = TableRegistry(self._connection, layouts)
+            self._is_open = True
+            self._streams = ChangeStreams(self._read_connection, self._current_layout)
             # Used by the writer thread only.
             self._writer_registry = TableRegistry(self._connection, layouts)
             self._writer = WriterThread(
                 self.path,
                 asyncio.get_running_loop(),
-                BatchingExecutor(self._writer_registry, layouts.shapes),
+                BatchingExecutor(self._writer_registry, layouts.shapes, clock),
+                on_commit=self._streams.wake,
             )
-            self.write_router = WriteRouter(self.path, self._writer, writer_process_rate)
+            self.write_router = WriteRouter(
+                self.path, self._writer, writer_process_rate, self._streams.wake
+            )
         except StoreError:
             self._connection.close()
             self._lease.close()
             raise
         self._scrubber = Scrubber(self.path)
-        self._is_open = True
 
     async def get(self, operation: Get) -> GetResult:
         layout = self._layout(operation.table)
@@ -281,6 +293,20 @@ class SqliteEngine:
         )
         return deleted
 
+    def changes(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
+        return self._streams.follow(table, after)
+
+    async def stream_position(self, table: Table) -> str:
+        return self._streams.last_position(table)
+
+    async def trim_changes(self) -> bool:
+        """Delete a slice of the changes that are no longer kept; return whether there were any."""
+        now, retention = self._clock(), self._stream_retention
+        trimmed: bool = await self._writer.submit(
+            lambda connection: trim_changes(connection, now - retention, now + retention)
+        )
+        return trimmed
+
     async def ping(self) -> None:
         """Check the connection and the writer: an empty job passes through its queue."""
         await self._writer.submit(lambda _connection: None)
@@ -288,6 +314,7 @@ class SqliteEngine:
     async def close(self) -> None:
         if self._is_open:
             self._is_open = False
+            self._streams.close()
             try:
                 await self.write_router.close()
             finally:
@@ -298,6 +325,10 @@ class SqliteEngine:
     async def _change_schema(self, change: Callable[[apsw.Connection], object]) -> None:
         await self._writer.submit(change)
         self._registry.refresh(self._read_connection())
+
+    def _current_layout(self, name: str) -> Layout:
+        self._registry.refresh(self._read_connection())
+        return self._registry.layout(name)
 
     def _layout(self, table: Table, index: str | None = None) -> Layout:
         return self._registry.find(table.name, self._read_connection(), index)

@@ -19,6 +19,7 @@ from tally.store.errors import (
     StoreError,
     StoreUnavailable,
 )
+from tally.store.sqlite.change_log import CREATE_CHANGES
 from tally.store.sqlite.checksums import (
     add_checksums,
     extended_result,
@@ -33,7 +34,7 @@ from tally.store.sqlite.state import STORE_ID, create_store_id, read_state
 from tally.store.sqlite.upgrade import upgrade
 
 FILE_NAME = "store.db"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _APPLICATION_ID = 0x54414C59  # "TALY", so that `file` recognises it
 PAGE_BYTES = 4096
 # Per connection. Every commit of another connection invalidates it, and the operating system caches
@@ -94,7 +95,7 @@ def _open_or_create(path: Path) -> None:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-            connection.execute(_CREATE_REGISTRY + CREATE_EXPIRY + CREATE_SHAPES)
+            connection.execute(_CREATE_REGISTRY + CREATE_EXPIRY + CREATE_SHAPES + CREATE_CHANGES)
             create_store_id(connection)
             connection.execute("COMMIT")
         elif connection.pragma("user_version") < FORMAT_VERSION:

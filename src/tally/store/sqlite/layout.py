@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from tally.store.expressions import Path
-from tally.store.schema import Index, Table, check_item_keys, projected_names
+from tally.store.schema import Index, StreamView, Table, check_item_keys, projected_names
 from tally.store.sqlite.columns import pack_columns, to_columns
 from tally.store.sqlite.declarations import declare
 from tally.store.sqlite.expiry import ExpiryRecord, expiry_recorder
@@ -64,6 +64,20 @@ class IndexLayout:
         return size if self.projected is None else measure_item(self.project(item))
 
 
+@dataclass(frozen=True, slots=True)
+class StreamLayout:
+    """The stream of a table: its id in the change log, and which images a record has.
+
+    `needs_image`: the table's key has other types than strings, which only an image contains.
+    """
+
+    id: int
+    view: StreamView
+    keeps_old: bool
+    keeps_new: bool
+    needs_image: bool
+
+
 class RowBatch(Struct, frozen=True):
     """Encoded rows of many items, and the records of those that expire."""
 
@@ -96,6 +110,7 @@ class Layout:
     select: str
     upsert: str
     delete: str
+    stream: StreamLayout | None  # `change_log.py`
     ranges: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def select_sizes(self, count: int) -> str:
@@ -164,7 +179,9 @@ def building_name(table: str, index: str) -> str:
     return f'"building {table} {index}"'
 
 
-def compile_layout(table: Table, shapes: Shapes, building: frozenset[str] = frozenset()) -> Layout:
+def compile_layout(
+    table: Table, shapes: Shapes, building: frozenset[str] = frozenset(), stream_id: int = 0
+) -> Layout:
     """Compile the layout of a table in a database with these shapes.
 
     `building` names the indexes that are not complete yet.
@@ -172,7 +189,7 @@ def compile_layout(table: Table, shapes: Shapes, building: frozenset[str] = froz
     rows, packer = rows_name(table.name), shapes.packer(table)
     return Layout(
         table=table,
-        declaration=declare(table, building),
+        declaration=declare(table, building, stream_id),
         building=building,
         rows=rows,
         read_key=row_key_reader(table),
@@ -189,6 +206,21 @@ def compile_layout(table: Table, shapes: Shapes, building: frozenset[str] = froz
         upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
         " SET item = excluded.item, size = excluded.size",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",
+        stream=_compile_stream(table, stream_id),
+    )
+
+
+def _compile_stream(table: Table, stream_id: int) -> StreamLayout | None:
+    view = table.stream
+    if view is None:
+        return None
+    needs_image = any(part.type != "S" for part in table.key)
+    return StreamLayout(
+        stream_id,
+        view,
+        keeps_old=view in ("OLD_IMAGE", "NEW_AND_OLD_IMAGES"),
+        keeps_new=needs_image or view in ("NEW_IMAGE", "NEW_AND_OLD_IMAGES"),
+        needs_image=needs_image,
     )
 
 

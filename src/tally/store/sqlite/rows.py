@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from tally.store.sqlite.change_log import record_inserts, record_replaced
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
 
@@ -80,9 +81,17 @@ def put_new(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) ->
     return existing_sizes
 
 
-def put_rows(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) -> dict[RowKey, int]:
+def put_rows(
+    connection: apsw.Connection, layout: Layout, rows: Sequence[Row], now: float
+) -> dict[RowKey, int]:
     """Insert or replace rows with distinct keys; return the sizes of the replaced items."""
     existing_sizes = put_new(connection, layout, rows)
     if existing_sizes:
-        connection.executemany(layout.upsert, [row for row in rows if row[:2] in existing_sizes])
+        replacing = [row for row in rows if row[:2] in existing_sizes]
+        if layout.stream is not None:
+            record_replaced(connection, layout, replacing, now)
+            rows = [row for row in rows if row[:2] not in existing_sizes]
+        connection.executemany(layout.upsert, replacing)
+    if layout.stream is not None:
+        record_inserts(connection, layout, rows, now)
     return existing_sizes

@@ -12,6 +12,7 @@ from typing import Any, Final
 import apsw
 
 from tally.store.errors import StorageDamaged, StoreError
+from tally.store.sqlite.change_log import decode_row, read_log
 from tally.store.sqlite.checksums import PageFile
 from tally.store.sqlite.files import PAGE_BYTES, connect, storage_damaged
 from tally.store.sqlite.layout import Layout, index_name
@@ -21,6 +22,7 @@ _MAX_PROBLEMS: Final = 100
 # A checkpoint may be writing the page: a damaged one stays damaged.
 _READ_ATTEMPTS: Final = 5
 _RETRY_SECONDS: Final = 0.05
+_LOG_ROWS: Final = 64
 
 
 class Scrubber:
@@ -76,6 +78,7 @@ def find_damage(path: Path) -> Iterator[str]:
                 # One snapshot: the rows and the indexes of a table belong together.
                 with connection:
                     yield from _find_wrong_rows(connection, layout)
+                    yield from _find_wrong_changes(connection, layout)
             except (apsw.Error, UnicodeDecodeError) as error:
                 yield f"table {layout.table.name}: {error}"
     finally:
@@ -137,6 +140,19 @@ def _find_wrong_rows(connection: apsw.Connection, layout: Layout) -> Iterator[st
         ).fetchone()
         if stored[0] > count:
             yield f"index {table}/{name}: {stored[0] - count} entries have no item"
+
+
+def _find_wrong_changes(connection: apsw.Connection, layout: Layout) -> Iterator[str]:
+    """Decode the change log of a table's stream."""
+    stream, first = layout.stream, 0
+    while stream is not None and (rows := read_log(connection, stream.id, first, _LOG_ROWS)):
+        for row in rows:
+            first = row.sequence + 1
+            try:
+                for _ in decode_row(layout, row, ""):
+                    pass
+            except (StorageDamaged, ValueError, TypeError, LookupError) as error:
+                yield f"change log of {layout.table.name}: row {row.sequence}: {error}"
 
 
 def _has_entry(

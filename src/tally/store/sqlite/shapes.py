@@ -232,6 +232,10 @@ class ItemPacker:
         omitted = self.key_names
         return pack({name: value for name, value in item.items() if name not in omitted})
 
+    def key_of(self, key: RowKey) -> Item:
+        """Return the strings of a row's key, by attribute."""
+        return {name: key[position].decode() for name, position in self._key}
+
     def unpack(self, packed: bytes, key: RowKey) -> Item:
         """Unpack an item; its key comes from the row."""
         item = self._restore_key(key)

@@ -29,7 +29,7 @@ def sweep(connection: apsw.Connection, layout: Layout, now: float, limit: int) -
             if _is_due(layout, item := layout.packer.unpack(packed, (pk, sk)), now)
         ]
         if expired:
-            apply_changes(connection, expired)
+            apply_changes(connection, expired, now, is_expiry=True)
         deleted += len(expired)
     return deleted
 

@@ -24,7 +24,13 @@ from tally.store.errors import (
 )
 from tally.store.schema import Table, index_key
 from tally.store.sqlite.backfill import backfill_slice, begin_backfill, drop_entries
-from tally.store.sqlite.declarations import declare, read_building, read_declaration
+from tally.store.sqlite.change_log import open_stream
+from tally.store.sqlite.declarations import (
+    declare,
+    read_building,
+    read_declaration,
+    read_stream_id,
+)
 from tally.store.sqlite.directory import REMEDY
 from tally.store.sqlite.expiry import delete_expiry, write_expiry
 from tally.store.sqlite.files import connect, to_store_error
@@ -56,7 +62,10 @@ class LayoutCache:
             found = self._layouts.get(declaration)
             if found is None:
                 found = compile_layout(
-                    read_declaration(declaration), self.shapes, read_building(declaration)
+                    read_declaration(declaration),
+                    self.shapes,
+                    read_building(declaration),
+                    read_stream_id(declaration),
                 )
                 self._layouts[declaration] = found
         return found
@@ -150,7 +159,7 @@ class TableRegistry:
         self._record(connection, table)
 
     def ensure(self, connection: apsw.Connection, table: Table) -> None:
-        """Create a table, or change its indexes and TTL to match the declaration."""
+        """Create a table, or change its indexes, TTL and stream to match the declaration."""
         layout = self._layouts.get(table.name)
         if layout is None:
             self.create(connection, table)
@@ -204,10 +213,17 @@ class TableRegistry:
     def _record(
         self, connection: apsw.Connection, table: Table, building: frozenset[str] = frozenset()
     ) -> None:
-        connection.execute(
-            "INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declare(table, building))
-        )
+        declaration = declare(table, building, self._stream_id(connection, table))
+        connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?)", (table.name, declaration))
         self._increment_generation(connection)
+
+    def _stream_id(self, connection: apsw.Connection, table: Table) -> int:
+        """Return the id of the table's stream; one that was off or had another view is new."""
+        if table.stream is None:
+            return 0
+        stored = self._layouts.get(table.name)
+        stream = None if stored is None else stored.stream
+        return stream.id if stream and stream.view == table.stream else open_stream(connection)
 
     def _increment_generation(self, connection: apsw.Connection) -> None:
         connection.execute("UPDATE generation SET value = value + 1")

@@ -93,7 +93,7 @@ def transact(
             )
         )
     changes = plan_transaction(steps, read_stored(connection, steps))
-    apply_all(connection, changes)
+    apply_all(connection, changes, now)
     if operation.token is not None:
         _record_token(connection, operation, now)
     return TransactionResult(capacity.transaction_capacity(changes))
@@ -126,14 +126,16 @@ def plan_transaction(steps: Sequence[Step], stored: StoredRows) -> list[ItemChan
     return changes
 
 
-def apply_all(connection: apsw.Connection, changes: Iterable[ItemChange | None]) -> None:
+def apply_all(
+    connection: apsw.Connection, changes: Iterable[ItemChange | None], now: float
+) -> None:
     """Write changes of distinct items, table by table."""
     by_table: dict[str, list[ItemChange]] = {}
     for change in changes:
         if change is not None:
             by_table.setdefault(change.layout.rows, []).append(change)
     for table_changes in by_table.values():
-        apply_changes(connection, table_changes)
+        apply_changes(connection, table_changes, now)
 
 
 def try_transact(

@@ -1,31 +1,36 @@
 """Upgrades the databases of earlier formats, in one transaction.
 
-Format 3 had the expiry of single rows in a column with an index, and that of rows written together
-in the SQL table `notes`; formats 1 and 2 had only the column. Rows are not rewritten: an item that
-is packed with its key and its names is still read.
+Format 4 had no change log. Format 3 had the expiry of single rows in a column with an index, and
+that of rows written together in the SQL table `notes`; formats 1 and 2 had only the column. Rows
+are not rewritten: an item that is packed with its key and its names is still read.
 """
 
 from typing import Any
 
 import apsw
 
+from tally.store.sqlite.change_log import CREATE_CHANGES
 from tally.store.sqlite.codec import unpack
 from tally.store.sqlite.declarations import read_declaration
 from tally.store.sqlite.expiry import CREATE_EXPIRY, write_expiry
 from tally.store.sqlite.layout import Layout, compile_layout
 from tally.store.sqlite.shapes import CREATE_SHAPES, Shapes
 
+_NO_CHANGE_LOG = 4
 _ROWS = 1_000
 
 
 def upgrade(connection: apsw.Connection, version: int) -> None:
     """Upgrade an older database to this version, unless another process already did."""
     connection.execute("BEGIN IMMEDIATE")
-    if connection.pragma("user_version") < version:
+    stored = connection.pragma("user_version")
+    if stored < _NO_CHANGE_LOG:
         connection.execute(CREATE_EXPIRY + CREATE_SHAPES)
         for (declaration,) in connection.execute("SELECT declaration FROM tables").fetchall():
             _upgrade_rows(connection, compile_layout(read_declaration(str(declaration)), Shapes()))
         connection.execute("DROP TABLE IF EXISTS notes")
+    if stored < version:
+        connection.execute(CREATE_CHANGES)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.execute("COMMIT")
 

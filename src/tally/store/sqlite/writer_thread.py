@@ -9,6 +9,7 @@ result: jobs must be safe to run twice.
 import asyncio
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,12 +51,17 @@ class WriterThread:
         loop: asyncio.AbstractEventLoop,
         executor: GroupExecutor,
         identity: tuple[int, int] | None = None,
+        on_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start the thread; `identity` is the expected file, by default the one at the path."""
+        """Start the thread; `identity` is the expected file, by default the one at the path.
+
+        `on_commit` is called on the event loop after the callers of a group got their results.
+        """
         self.identity = identity or file_identity(path)
         self._path = path
         self._loop = loop
         self._executor = executor
+        self._on_commit = on_commit
         self._connection = connect(path)
         self._submitted: list[WriteJob] = []  # during this iteration of the event loop
         self._queue: queue.SimpleQueue[list[WriteJob] | None] = queue.SimpleQueue()
@@ -100,7 +106,7 @@ class WriterThread:
             group, is_running = self._next_group()
             if group:
                 self._commit(group)
-                self._loop.call_soon_threadsafe(_resolve, group)
+                self._loop.call_soon_threadsafe(self._resolve, group)
         self._connection.close()
 
     def _next_group(self) -> tuple[list[WriteJob], bool]:
@@ -161,12 +167,12 @@ class WriterThread:
             return to_store_error(error, self._path, self._connection.system_errno)
         return error
 
-
-def _resolve(group: list[WriteJob]) -> None:
-    for job in group:
-        if job.future.done():
-            continue
-        if job.failure is None:
-            job.future.set_result(job.result)
-        else:
-            job.future.set_exception(job.failure)
+    def _resolve(self, group: list[WriteJob]) -> None:
+        for job in group:
+            if job.future.done():
+                continue
+            if job.failure is None:
+                job.future.set_result(job.result)
+            else:
+                job.future.set_exception(job.failure)
+        self._on_commit()

@@ -15,6 +15,7 @@ from tally.store.errors import ConditionFailed
 from tally.store.evaluate import apply, matches, project
 from tally.store.expressions import Discard, Remove
 from tally.store.sqlite import capacity
+from tally.store.sqlite.change_log import record_change
 from tally.store.sqlite.expiry import write_expiry
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import IndexLayout, ItemChange, Layout
@@ -106,8 +107,14 @@ def plan_change(
     )
 
 
-def apply_changes(connection: apsw.Connection, changes: Sequence[ItemChange]) -> None:
-    """Write changes of distinct items of one table to the rows and index entries."""
+def apply_changes(
+    connection: apsw.Connection,
+    changes: Sequence[ItemChange],
+    now: float,
+    *,
+    is_expiry: bool = False,
+) -> None:
+    """Write changes of distinct items of one table to the rows, index entries and change log."""
     layout = changes[0].layout
     written = [change for change in changes if change.after is not None]
     connection.executemany(
@@ -124,6 +131,9 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[ItemChange]) ->
         connection.executemany(layout.delete, deleted)
     for index in layout.indexes:
         _apply_to_index(connection, index, changes)
+    if layout.stream is not None:
+        for change in changes:
+            record_change(connection, change, now, is_expiry=is_expiry)
 
 
 def _apply_to_index(
@@ -166,11 +176,11 @@ def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:
 
 
 def put_many(
-    connection: apsw.Connection, layout: Layout, puts: Sequence[PreparedWrite]
+    connection: apsw.Connection, layout: Layout, puts: Sequence[PreparedWrite], now: float
 ) -> list[WriteResult]:
     """Apply unconditional puts into one table, with distinct keys, in few statements."""
     rows = [(*put.key, put.packed, put.size) for put in puts]
-    sizes = put_rows(connection, layout, rows)
+    sizes = put_rows(connection, layout, rows, now)
     if layout.table.ttl is not None:
         times = [layout.expires(put.write.item) for put in puts]  # type: ignore[union-attr]
         write_expiry(connection, layout.expiry_records([put.key for put in puts], times))

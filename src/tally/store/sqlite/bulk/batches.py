@@ -25,6 +25,7 @@ from tally.store.errors import StoreError
 from tally.store.expressions import Absent, Condition
 from tally.store.schema import Table
 from tally.store.sqlite import capacity
+from tally.store.sqlite.change_log import record_inserts
 from tally.store.sqlite.expiry import ExpiryRecord, write_expiry
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout, Row
@@ -32,7 +33,6 @@ from tally.store.sqlite.rows import put_new, put_rows
 from tally.store.sqlite.transactions import prepare_transaction, try_transact
 
 _MAX_WRITES = 10  # ten items of any size fit in one transaction
-_NO_TOKENS = 0.0  # only transactions with a token depend on the time
 
 
 class PreparedPuts(Struct, frozen=True):
@@ -85,7 +85,10 @@ class PreparedBatch(Struct, frozen=True):
 
 
 def run_batch(
-    connection: apsw.Connection, batch: PreparedBatch, layout_of: Callable[[Table], Layout]
+    connection: apsw.Connection,
+    batch: PreparedBatch,
+    layout_of: Callable[[Table], Layout],
+    now: float,
 ) -> list[TransactionResult | StoreError]:
     """Run the batch and return one outcome per transaction.
 
@@ -94,7 +97,7 @@ def run_batch(
 
     def run_individually(position: int) -> TransactionResult | StoreError:
         return try_transact(
-            connection, prepare_transaction(batch.transaction(position), layout_of), _NO_TOKENS
+            connection, prepare_transaction(batch.transaction(position), layout_of), now
         )
 
     if not batch.is_current(layout_of):
@@ -118,12 +121,10 @@ def run_batch(
             connection.executemany(puts.layout.delete, written)
     for number, puts in enumerate(batch.puts_by_table):
         if puts.condition is None:
-            unaffected = (
-                [row for position, row in enumerate(puts.rows) if position not in rejected]
-                if rejected
-                else puts.rows
-            )
-            existing_sizes[number] = put_rows(connection, puts.layout, unaffected)
+            rows = _accepted(puts, rejected)
+            existing_sizes[number] = put_rows(connection, puts.layout, rows, now)
+        elif puts.layout.stream is not None:
+            record_inserts(connection, puts.layout, _accepted(puts, rejected), now)
     write_expiry(connection, [*chain.from_iterable(puts.expiry for puts in batch.puts_by_table)])
     outcomes: list[TransactionResult | StoreError] = [
         *_results(batch.puts_by_table, existing_sizes)
@@ -131,6 +132,12 @@ def run_batch(
     for position in sorted(rejected):
         outcomes[position] = run_individually(position)
     return outcomes
+
+
+def _accepted(puts: PreparedPuts, rejected: set[int]) -> list[Row]:
+    if not rejected:
+        return puts.rows
+    return [row for position, row in enumerate(puts.rows) if position not in rejected]
 
 
 def _conditional(batch: PreparedBatch) -> list[tuple[int, PreparedPuts]]:

@@ -36,7 +36,7 @@ class DistinctWrites:
         self._jobs.append((job, steps))
         self._keys.update([(layout.rows, write.key) for layout, write in steps])
 
-    def run(self, connection: apsw.Connection) -> None:
+    def run(self, connection: apsw.Connection, now: float) -> None:
         """Run the jobs, and store a result or an error in each."""
         stored = read_stored(connection, [step for _, steps in self._jobs for step in steps])
         planned: list[tuple[WriteJob, list[ItemChange | None]]] = []
@@ -50,7 +50,7 @@ class DistinctWrites:
                     planned.append((job, plan_transaction(steps, stored)))
             except StoreError as error:
                 job.failure = error
-        apply_all(connection, [change for _, changes in planned for change in changes])
+        apply_all(connection, [change for _, changes in planned for change in changes], now)
         for job, changes in planned:
             job.failure = None
             if type(job.work) is PreparedWrite:

@@ -6,7 +6,7 @@ transactions of distinct items, and batches of the same shape, also of different
 avoids most of the cost in Python.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import apsw
@@ -32,12 +32,13 @@ from tally.store.sqlite.writes import (
 class BatchingExecutor:
     """Runs groups with the tables as the database declares them.
 
-    Other processes may change them.
+    Other processes may change them. `clock` returns the time of changes in epoch seconds.
     """
 
-    def __init__(self, registry: TableRegistry, shapes: Shapes) -> None:
+    def __init__(self, registry: TableRegistry, shapes: Shapes, clock: Callable[[], float]) -> None:
         self._registry = registry
         self._shapes = shapes
+        self._clock = clock
         self._has_new_shapes = False
         self._data_version = 0  # SQLite's counter of changes by other connections
 
@@ -46,7 +47,7 @@ class BatchingExecutor:
         if connection.data_version("main") != self._data_version:
             self._registry.refresh(connection)
         self._has_new_shapes = self._shapes.store_pending(connection)
-        run = _GroupRun(self._registry, connection)
+        run = _GroupRun(self._registry, connection, self._clock())
         for job in group:
             try:
                 run.add(job)
@@ -75,9 +76,10 @@ class _GroupRun:
     Collects jobs to write together until an incompatible one arrives.
     """
 
-    def __init__(self, registry: TableRegistry, connection: apsw.Connection) -> None:
+    def __init__(self, registry: TableRegistry, connection: apsw.Connection, now: float) -> None:
         self._registry = registry
         self._connection = connection
+        self._now = now
         self._puts: dict[RowKey, WriteJob] = {}
         self._layout: Layout | None = None
         self._transactions: list[WriteJob] = []
@@ -96,7 +98,7 @@ class _GroupRun:
         else:
             self.flush()
             if type(job.work) is PreparedBatch:
-                result = run_batch(self._connection, job.work, self._layout_of)
+                result = run_batch(self._connection, job.work, self._layout_of, self._now)
             else:
                 result = job.work(self._connection)
             job.result, job.failure = result, None
@@ -140,21 +142,17 @@ class _GroupRun:
         """Write the collected jobs and set their results."""
         put_jobs, self._puts = self._puts, {}
         if self._layout is not None and put_jobs:
-            results = put_many(
-                self._connection, self._layout, [job.work for job in put_jobs.values()]
-            )
+            puts = [job.work for job in put_jobs.values()]
+            results = put_many(self._connection, self._layout, puts, self._now)
             for job, result in zip(put_jobs.values(), results, strict=True):
                 job.result, job.failure = result, None
         distinct, self._distinct = self._distinct, None
         if distinct is not None:
-            distinct.run(self._connection)
+            distinct.run(self._connection, self._now)
         batches, self._transactions = self._transactions, []
         if batches:
-            outcomes = iter(
-                run_batch(
-                    self._connection, merge_batches([job.work for job in batches]), self._layout_of
-                )
-            )
+            merged = merge_batches([job.work for job in batches])
+            outcomes = iter(run_batch(self._connection, merged, self._layout_of, self._now))
             for job in batches:
                 job.result, job.failure = [*islice(outcomes, len(job.work))], None
 

@@ -26,10 +26,18 @@ class WriteRouter:
     """The entrance of the bulk path.
 
     The process starts above `writer_process_rate` transactions per second; None disables it.
+    `on_commit` is called after a commit of the process.
     """
 
-    def __init__(self, path: Path, writer: WriterThread, writer_process_rate: int | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        writer: WriterThread,
+        writer_process_rate: int | None,
+        on_commit: Callable[[], None] = lambda: None,
+    ) -> None:
         self._path = path
+        self._on_commit = on_commit
         self._writer = writer
         self._rate = writer_process_rate if _cpu_count() > 1 else None
         self.process: WriterProcess | None = None
@@ -77,7 +85,7 @@ class WriteRouter:
     async def _start(self) -> None:
         if self.process is not None:
             await self.process.close()
-        self.process = WriterProcess()
+        self.process = WriterProcess(self._on_commit)
         try:
             await self.process.start(self._path, self._writer.identity)
         except OSError as error:

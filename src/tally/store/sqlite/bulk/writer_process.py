@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class WriterProcess:
-    """The process and its pending requests."""
+    """The process and its pending requests; `on_commit` is called after each response."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_commit: Callable[[], None] = lambda: None) -> None:
+        self._on_commit = on_commit
         self.ready = asyncio.Event()
         self._connection = MessageConnection(self._on_message, self._on_end)
         self._pending: dict[int, asyncio.Future[Any]] = {}
@@ -108,12 +110,12 @@ class WriterProcess:
             return
         number, outcome = decode_response(message)
         future = self._pending.pop(number)
-        if future.done():  # the caller was cancelled
-            return
-        if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+        if not future.done():  # the caller was not cancelled
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+        self._on_commit()
 
     def _on_end(self) -> None:
         if not self._is_closing and not self._ended.is_set():

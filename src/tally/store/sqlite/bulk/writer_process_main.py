@@ -10,6 +10,7 @@ import gc
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,8 @@ async def serve_batches(path: Path, identity: tuple[int, int], descriptor: int) 
     layouts = LayoutCache(load_shapes(connection, path))
     registry = TableRegistry(connection, layouts)
     connection.close()
-    writer = WriterThread(path, loop, BatchingExecutor(registry, layouts.shapes), identity)
+    executor = BatchingExecutor(registry, layouts.shapes, time.time)
+    writer = WriterThread(path, loop, executor, identity)
     ended = asyncio.Event()
 
     def on_message(message: bytes) -> None:

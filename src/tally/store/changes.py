@@ -1,0 +1,37 @@
+"""Changes of a table, as a stream returns them: DynamoDB's stream records on every engine.
+
+    async for change in store.changes(FOLLOWS, after=position):
+        await publish(change.kind, change.key, change.new)
+        position = change.position
+
+A position is an opaque string. It names the last change that was read, and remains valid after a
+restart and in other processes. `START` is the position before the oldest record that is kept.
+"""
+
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from tally.store.values import Item
+
+ChangeKind: TypeAlias = Literal["INSERT", "MODIFY", "REMOVE"]
+
+# DynamoDB's name for the oldest record that is kept.
+START: Final = "TRIM_HORIZON"
+
+
+class Change(Struct, frozen=True):
+    """One change of an item.
+
+    `old` and `new` are the item before and after it, if the view of the table's stream includes
+    them. `at` is the time of the change in epoch seconds. `is_expiry` marks items that the store
+    deleted because their time to live had passed.
+    """
+
+    kind: ChangeKind
+    key: Item
+    position: str
+    at: float
+    old: Item | None = None
+    new: Item | None = None
+    is_expiry: bool = False
