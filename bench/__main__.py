@@ -29,7 +29,7 @@ from bench.scoreboard import scoreboard
 from bench.scoreboard_closed_loop import closed_loops
 from bench.startup import startup
 from bench.store import compare_with_dynamodb_local, compare_with_raw, measure_growth
-from bench.streams import measure_streams
+from bench.streams import measure_delays, measure_streams
 
 _COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met")
 
@@ -37,7 +37,7 @@ _COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met
 Names = Annotated[
     str,
     typer.Option(
-        help="Run the parts whose names contain this: raw, growth, devices, history, reads,"
+        help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
         " collect, dynamodb (needs Java and npm), http, scoreboard, push, live, cricket, startup."
     ),
 ]
@@ -82,6 +82,7 @@ def main(
         "raw": compare_with_raw(rounds),
         "growth": measure_growth(rounds, items),
         "stream-cost": measure_streams(rounds),
+        "stream-delay": measure_delays(rounds),
         "devices": ingestion(seconds),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),

@@ -1,21 +1,24 @@
-"""The cost of a stream: bulk ingest of readings into a table with a stream and into one without."""
+"""The cost of a stream for bulk ingest, and the delay from a commit to the consumers."""
 
 import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from bench.readings import Boards
 from bench.rounds import Line
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES
-from tally.store.schema import Table
+from tally.store.api import Put
+from tally.store.changes import START, Change
+from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 
 _BOARDS, _READINGS, _CLIENTS, _REQUESTS = 500, 100, 16, 128
+_COUNTERS = Table("bench-counters", S("id"), stream="NEW_IMAGE")
 
 
 class Ingest:
@@ -70,6 +73,48 @@ async def measure_streams(rounds: int) -> AsyncIterator[Line]:
             "at most 1.11 times",
             ratio <= 1 / 0.9,
         )
+
+
+async def measure_delays(rounds: int) -> AsyncIterator[Line]:
+    """Measure when a change arrives, beside the durable put that makes it."""
+    for where, goal in (("in the process", 5_000.0), ("by the file alone", 100_000.0)):
+        with tempfile.TemporaryDirectory(prefix="tally-bench-") as directory:
+            async with open_sqlite(directory) as writer, open_sqlite(directory) as other:
+                await writer.create_table(_COUNTERS)
+                reader = writer if where == "in the process" else other
+                puts, delays = await _delays(writer, reader, 10 * rounds)
+        median = statistics.median(delays)
+        yield Line(
+            "delay of a change",
+            f"from the commit to a consumer, {where}",
+            median,
+            "durable put",
+            statistics.median(puts),
+            median / statistics.median(puts),
+            f"at most {goal / 1000:g} ms",
+            median <= goal,
+        )
+
+
+async def _delays(
+    writer: SqliteEngine, reader: SqliteEngine, count: int
+) -> tuple[list[float], list[float]]:
+    """Return the µs of each put, and from its end until its change arrived."""
+    puts, delays = [], []
+    async with aclosing(reader.changes(_COUNTERS, START)) as changes:
+        for number in range(count):
+            arrival = asyncio.ensure_future(_next_arrival(changes))
+            started = time.perf_counter()
+            await writer.put(Put(_COUNTERS, {"id": "one", "number": number}))
+            ended = time.perf_counter()
+            puts.append((ended - started) * 1e6)
+            delays.append(max(0.0, await arrival - ended) * 1e6)
+    return puts, delays
+
+
+async def _next_arrival(changes: AsyncGenerator[Change, None]) -> float:
+    await anext(changes)
+    return time.perf_counter()
 
 
 async def _alternate(

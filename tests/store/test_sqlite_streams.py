@@ -1,7 +1,6 @@
-"""Streams of the embedded engine: one log row per bulk group, trimming, latency, and processes."""
+"""Streams of the embedded engine: one log row per bulk group, trimming, and processes."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -18,7 +17,7 @@ from tally.store.api import BatchPut, Delete, Put, Scan, Transaction, Transactio
 from tally.store.changes import START, Change
 from tally.store.errors import PositionExpired, PositionUnknown, StoreUnavailable
 from tally.store.expressions import F, not_exists
-from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.sqlite import SqliteEngine, change_streams, open_sqlite
 from tally.store.sqlite.bulk import router
 from tally.store.sqlite.change_log import open_stream
 from tally.store.sqlite.scrub import find_damage
@@ -251,19 +250,19 @@ async def test_a_rejected_bulk_transaction_leaves_no_record(engine: SqliteEngine
 
 
 class Arrivals:
-    """Reads a stream in a task and records when each change arrived."""
+    """Reads a stream in a task and records the changes."""
 
     def __init__(self, engine: SqliteEngine, after: str | None = START) -> None:
         self._engine = engine
         self._after = after
-        self.changes: list[tuple[Change, float]] = []
+        self.changes: list[Change] = []
         self._arrived = asyncio.Condition()
 
     async def run(self) -> None:
         async with aclosing(self._engine.changes(BOTH, self._after)) as changes:
             async for change in changes:
                 async with self._arrived:
-                    self.changes.append((change, time.monotonic()))
+                    self.changes.append(change)
                     self._arrived.notify_all()
 
     async def wait(self, count: int) -> None:
@@ -271,40 +270,34 @@ class Arrivals:
             await self._arrived.wait_for(lambda: len(self.changes) >= count)
 
 
-async def test_a_change_arrives_within_5_ms_in_the_same_process(engine: SqliteEngine) -> None:
-    """The median of many, because other programs use the machine too."""
+async def test_a_commit_wakes_consumers_of_the_process(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without waiting for the poll; `bench/streams.py` measures the delay."""
+    monkeypatch.setattr(change_streams, "POLL_SECONDS", 3_600)
     arrivals = Arrivals(engine)
     async with asyncio.TaskGroup() as tasks:
         reading = tasks.create_task(arrivals.run())
-        delays = []
         for number in range(40):
             await engine.put(Put(BOTH, item("ann", number)))
-            committed = time.monotonic()
             await arrivals.wait(number + 1)
-            delays.append(arrivals.changes[-1][1] - committed)
         reading.cancel()
-    assert sorted(delays)[20] < 0.005
 
 
-async def test_a_change_arrives_within_100_ms_in_another_process(tmp_path: Path) -> None:
+async def test_consumers_notice_the_commits_of_other_processes(tmp_path: Path) -> None:
     """A second engine stands for the process: it learns of commits from the file only."""
     async with open_sqlite(tmp_path) as writer, open_sqlite(tmp_path) as reader:
         await writer.create_table(BOTH)
         arrivals = Arrivals(reader)
         async with asyncio.TaskGroup() as tasks:
             reading = tasks.create_task(arrivals.run())
-            delays = []
             for number in range(20):
                 await writer.put(Put(BOTH, item("ann", number)))
-                committed = time.monotonic()
                 await arrivals.wait(number + 1)
-                delays.append(arrivals.changes[-1][1] - committed)
             reading.cancel()
-        assert sorted(delays)[10] < 0.1
 
 
 async def test_nothing_is_polled_without_a_waiting_consumer(engine: SqliteEngine) -> None:
-
     assert engine._streams._polling is None
     reading = asyncio.create_task(Arrivals(engine).run())
     await waiting(engine)
@@ -317,17 +310,15 @@ async def test_the_log_is_not_read_until_something_was_committed(engine: SqliteE
     reading = asyncio.create_task(Arrivals(engine).run())
     await waiting(engine)
     await engine.put(Put(PLAIN, {"id": "x"}))  # the polling task sees this version, too
-    await asyncio.sleep(0.1)
 
     def trace(_cursor: Any, statement: str, _bindings: Any) -> bool:
         statements.append(statement)
         return True
 
     engine._connection.exec_trace = trace
-    await asyncio.sleep(0.3)
+    await wait_until(lambda: len(statements) >= 10)
     reading.cancel()
-    assert {*statements} == {'pragma "data_version"'}
-    assert len(statements) < 12
+    assert {*statements[-5:]} == {'pragma "data_version"'}
 
 
 async def test_consumers_end_when_the_store_is_closed(tmp_path: Path) -> None:
