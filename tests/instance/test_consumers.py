@@ -9,9 +9,14 @@ from typing import ClassVar
 
 import pytest
 
-from tally.errors import NotFound
+from tally.errors import NotFound, Unavailable
 from tally.instance import consumers
-from tally.instance.consumers import ConsumerMetrics, HandlerRetries, NamedConsumer
+from tally.instance.consumers import (
+    ChangeHandler,
+    ConsumerMetrics,
+    HandlerRetries,
+    NamedConsumer,
+)
 from tally.instance.repository.consumers import (
     DEAD_LETTERS,
     STREAM_CONSUMERS,
@@ -60,11 +65,11 @@ class Instance:
     def repository(self) -> ConsumerRepository:
         return ConsumerRepository(self.store)
 
-    def consumer(self) -> NamedConsumer:
+    def consumer(self, handle: ChangeHandler | None = None) -> NamedConsumer:
         return NamedConsumer(
             NAME,
             Orders(self.store).changes,
-            self.handle,
+            handle or self.handle,
             self.repository,
             SystemClock(),
             metrics=ConsumerMetrics(self.metrics),
@@ -85,8 +90,7 @@ class Instance:
 
 
 @pytest.fixture(autouse=True)
-def short_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "LOCK_SECONDS", 0.6)
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "RETRY_SECONDS", 0.05)
 
 
@@ -217,6 +221,83 @@ async def test_a_position_that_is_not_valid_is_a_gap(engine: SqliteEngine, store
     async with running(instance.consumer()):
         await wait_until(lambda: instance.handled == ["a"])
     assert instance.metric("tally_stream_consumer_gaps_total") == 1
+
+
+async def test_a_gap_is_repaired_after_the_store_was_unavailable(
+    engine: SqliteEngine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = Instance(store)
+    await place(engine, "a")
+    assert await instance.repository.acquire(NAME, "other", 0, 1)
+    await instance.repository.checkpoint(NAME, "other", "0123456789ab.1.1.0")
+    checkpoint, failures = ConsumerRepository.checkpoint, [Unavailable("the disk is full")]
+
+    async def fail_once(self: ConsumerRepository, *arguments: str) -> None:
+        if failures:
+            raise failures.pop()
+        await checkpoint(self, *arguments)
+
+    monkeypatch.setattr(ConsumerRepository, "checkpoint", fail_once)
+    async with running(instance.consumer()):
+        await wait_until(lambda: instance.handled == ["a"])
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("no file \udcff"), asyncio.CancelledError()], ids=["surrogate", "cancelled"]
+)
+async def test_a_handler_may_fail_with_any_error(
+    engine: SqliteEngine, store: Store, error: BaseException
+) -> None:
+    instance = Instance(store)
+
+    async def handle(change: Change) -> None:
+        if change.key["id"] == "bad":
+            raise error
+        await instance.handle(change)
+
+    async with running(instance.consumer(handle)):
+        await place(engine, "bad", "b")
+        await wait_until(lambda: instance.handled == ["b"])
+    [letter] = await instance.repository.list_letters(NAME)
+    assert letter.change.key == {"id": "bad"}
+
+
+async def test_a_dead_letter_that_is_too_deep_has_no_images(
+    engine: SqliteEngine, store: Store
+) -> None:
+    instance = Instance(store, failing={"deep"})
+    value: object = 1
+    for _ in range(31):
+        value = [value]
+    await engine.put(Put(ORDERS, {"id": "deep", "value": value}))
+    async with running(instance.consumer()):
+        await place(engine, "end")
+        await wait_until(lambda: instance.handled == ["end"])
+    [letter] = await instance.repository.list_letters(NAME)
+    assert letter.change.new is None
+
+
+async def test_many_waiting_changes_share_a_checkpoint(
+    engine: SqliteEngine, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = Instance(store)
+    await place(engine, *(str(number) for number in range(60)))
+    checkpoint, saved = ConsumerRepository.checkpoint, []
+
+    async def count(self: ConsumerRepository, *arguments: str) -> None:
+        saved.append(arguments)
+        await checkpoint(self, *arguments)
+
+    async def handle(change: Change) -> None:
+        await asyncio.sleep(0.002)  # longer than a turn of the reader
+        await instance.handle(change)
+
+    monkeypatch.setattr(ConsumerRepository, "checkpoint", count)
+    async with running(instance.consumer(handle)):
+        await wait_until(lambda: len(instance.handled) == 60)
+        await until_saved(instance)
+    assert 1 <= len(saved) < 30
 
 
 async def test_a_consumer_without_the_lock_cannot_move_the_position(store: Store) -> None:

@@ -30,6 +30,7 @@ from tally.store.errors import PositionExpired, PositionUnknown
 LOCK_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 3.0
 MAX_UNSAVED: Final = 100  # changes between two checkpoints while more are waiting
+IDLE_SECONDS: Final = 0.02  # without another change for this long, none is waiting
 
 ChangeHandler: TypeAlias = Callable[[Change], Awaitable[object]]
 ChangeSource: TypeAlias = Callable[[str | None], AsyncGenerator[Change, None]]
@@ -53,6 +54,10 @@ class HandlerRetries:
             deadline=float("inf"),
             is_retryable=lambda _error: True,
         )
+
+
+class HandlerCancelled(Exception):
+    """The handler of a change raised CancelledError although nobody cancelled the consumer."""
 
 
 class ConsumerMetrics:
@@ -119,9 +124,6 @@ class NamedConsumer:
                 _log.warning(
                     "Stream consumer lost its lock", action="consumer_lock_lost", consumer=self.name
                 )
-            except (PositionExpired, PositionUnknown) as error:
-                await self._restart(error)
-                continue
             except Unavailable as error:
                 _log.warning(
                     "Stream consumer interrupted",
@@ -140,16 +142,25 @@ class NamedConsumer:
         await self._repository.delete_letter(self.name, letter_id)
 
     async def _consume(self) -> None:
-        position = await self._repository.get_position(self.name) or START
+        while True:
+            position = await self._repository.get_position(self.name) or START
+            try:
+                await self._follow(position)
+            except (PositionExpired, PositionUnknown) as error:
+                await self._restart(error)
+
+    async def _follow(self, position: str) -> None:
+        """Handle the changes after a position, and store how far that got."""
         unsaved = 0
         async with aclosing(self._source(position)) as changes:
             while True:
                 following = asyncio.ensure_future(anext(changes))
                 try:
-                    await asyncio.sleep(0)  # a change that was already committed is read at once
-                    if unsaved and (unsaved >= MAX_UNSAVED or not following.done()):
-                        await self._repository.checkpoint(self.name, self._owner, position)
-                        unsaved = 0
+                    if unsaved:
+                        await asyncio.wait({following}, timeout=IDLE_SECONDS)
+                        if unsaved >= MAX_UNSAVED or not following.done():
+                            await self._repository.checkpoint(self.name, self._owner, position)
+                            unsaved = 0
                     change = await following
                 finally:
                     following.cancel()
@@ -160,7 +171,7 @@ class NamedConsumer:
     async def _handle_or_park(self, change: Change) -> None:
         self._current = change
         try:
-            await self._policy.call(lambda: self._handle(change), self._clock)
+            await self._policy.call(lambda: self._try_handle(change), self._clock)
         except Exception as error:  # noqa: BLE001  (any error of the handler makes a dead letter)
             _log.exception(
                 "Change could not be handled",
@@ -174,6 +185,15 @@ class NamedConsumer:
         finally:
             self._current = None
 
+    async def _try_handle(self, change: Change) -> None:
+        try:
+            await self._handle(change)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise HandlerCancelled("the handler was cancelled") from error
+
     async def _restart(self, error: Exception) -> None:
         """Continue with the oldest change that is kept; some may have been missed."""
         self._metrics.gaps.labels(self.name).inc()
@@ -183,9 +203,7 @@ class NamedConsumer:
             consumer=self.name,
             error=error,
         )
-        if await self._locks.acquire(self.name, LOCK_SECONDS):
-            await self._repository.checkpoint(self.name, self._owner, START)
-            await self._locks.release(self.name)
+        await self._repository.checkpoint(self.name, self._owner, START)
 
     def _lag(self) -> float:
         change = self._current

@@ -13,7 +13,7 @@ from tally.kit.clock import Clock
 from tally.kit.locks import LockLost
 from tally.store.access import DeleteItem, GetItem, PutItem, Query, UpdateItem, access, param
 from tally.store.changes import Change
-from tally.store.errors import ConditionFailed, ItemTooLarge
+from tally.store.errors import ConditionFailed, InvalidRequest
 from tally.store.expressions import F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -150,11 +150,11 @@ class ConsumerRepository:
         frequency="Per change whose handler kept failing",
     )
     async def park(self, consumer: str, change: Change, error: str, now: int) -> None:
-        """Store a dead letter, without its images if they are too large together."""
+        """Store a dead letter, without its images if they are too large or too deep together."""
         item = _letter_item(consumer, change, error, now)
         try:
             await self.store.put(DEAD_LETTERS, item)
-        except ItemTooLarge:
+        except InvalidRequest:
             names = item.keys() - {"old", "new"}
             await self.store.put(DEAD_LETTERS, {name: item[name] for name in names})
 
@@ -230,7 +230,7 @@ def _letter_item(consumer: str, change: Change, error: str, now: int) -> Item:
         "key": change.key,
         "changedAt": changed_at,
         "isExpiry": change.is_expiry,
-        "error": error[:_MAX_ERROR],
+        "error": error[:_MAX_ERROR].encode(errors="replace").decode(),
         "ttl": now // 1000 + LETTER_SECONDS,
         **{name: image for name, image in images.items() if image is not None},
     }

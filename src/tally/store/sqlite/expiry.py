@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS expiry (
 ) WITHOUT ROWID;
 """
 _HOUR_SECONDS = 3_600
+_MAX_SECONDS = 1e15  # later times never come, and their hours do not fit in a column
 _MAX_BOUND_BYTES = 16  # longer bounds are shortened to a larger range
 _MAX_RECORDS_PER_STATEMENT = 128
 
@@ -52,7 +53,7 @@ def expiry_recorder(
         expiring = [
             (int(time // _HOUR_SECONDS), split(key))
             for key, time in zip(keys, times, strict=True)
-            if time is not None
+            if time is not None and abs(time) < _MAX_SECONDS
         ]
         if len(expiring) > 1:
             expiring.sort()

@@ -96,9 +96,11 @@ def run_batch(
     """
 
     def run_individually(position: int) -> TransactionResult | StoreError:
-        return try_transact(
-            connection, prepare_transaction(batch.transaction(position), layout_of), now
-        )
+        try:
+            prepared = prepare_transaction(batch.transaction(position), layout_of)
+        except StoreError as error:  # invalid for the table as it is now
+            return error
+        return try_transact(connection, prepared, now)
 
     if not batch.is_current(layout_of):
         return [run_individually(position) for position in range(len(batch))]

@@ -29,6 +29,10 @@ from tally.store.sqlite.writes import (
 )
 
 
+class GroupFailed(Exception):
+    """Jobs that were written together failed: the group is rolled back and run one by one."""
+
+
 class BatchingExecutor:
     """Runs groups with the tables as the database declares them.
 
@@ -96,11 +100,12 @@ class _GroupRun:
         elif type(job.work) is PreparedBatch and job.work.is_current(self._layout_of):
             self._add_batch(job)
         else:
-            self.flush()
+            self._flush_before()
             if type(job.work) is PreparedBatch:
                 result = run_batch(self._connection, job.work, self._layout_of, self._now)
             else:
-                result = job.work(self._connection)
+                with self._connection:  # a savepoint: a failed job leaves nothing behind
+                    result = job.work(self._connection)
             job.result, job.failure = result, None
 
     def _add_write(self, job: WriteJob) -> None:
@@ -115,13 +120,13 @@ class _GroupRun:
             or layout is not self._layout
             or job.work.key in self._puts
         ):
-            self.flush()
+            self._flush_before()
         self._layout = layout
         self._puts[job.work.key] = job
 
     def _add_distinct(self, job: WriteJob, steps: Sequence[Step]) -> None:
         if self._distinct is None or not self._distinct.accepts(steps):
-            self.flush()
+            self._flush_before()
             self._distinct = DistinctWrites()
         self._distinct.add(job, steps)
 
@@ -132,11 +137,18 @@ class _GroupRun:
             not keys.isdisjoint(puts.keys)
             for keys, puts in zip(self._keys, puts_by_table, strict=True)
         ):
-            self.flush()
+            self._flush_before()
             self._keys = [set() for _ in puts_by_table]
         self._transactions.append(job)
         for keys, puts in zip(self._keys, puts_by_table, strict=True):
             keys.update(puts.keys)
+
+    def _flush_before(self) -> None:
+        """Write the collected jobs before another one runs, which did not cause their errors."""
+        try:
+            self.flush()
+        except StoreError as error:
+            raise GroupFailed from error
 
     def flush(self) -> None:
         """Write the collected jobs and set their results."""
