@@ -282,6 +282,7 @@ async def test_a_commit_wakes_consumers_of_the_process(
             await engine.put(Put(BOTH, item("ann", number)))
             await arrivals.wait(number + 1)
         reading.cancel()
+    assert len(arrivals.changes) == 40
 
 
 async def test_consumers_notice_the_commits_of_other_processes(tmp_path: Path) -> None:
@@ -295,6 +296,7 @@ async def test_consumers_notice_the_commits_of_other_processes(tmp_path: Path) -
                 await writer.put(Put(BOTH, item("ann", number)))
                 await arrivals.wait(number + 1)
             reading.cancel()
+        assert len(arrivals.changes) == 20
 
 
 async def test_nothing_is_polled_without_a_waiting_consumer(engine: SqliteEngine) -> None:
