@@ -32,13 +32,17 @@ class InterruptedLists:
         return found
 
 
+def _worker_with(server: CollectServer, lists: ActivityLists) -> SyncWorker:
+    """A second instance of the sync worker, which reads these lists."""
+    worker = server.collect.sync_worker
+    return replace(worker, strava=lists, pages=replace(worker.pages, strava=lists))
+
+
 def interrupted_worker(
     server: CollectServer, after_read: Callable[[int], Awaitable[None]]
 ) -> SyncWorker:
     """A second instance of the sync worker, whose reads call `after_read` with their number."""
-    worker = server.collect.sync_worker
-    lists = InterruptedLists(worker.strava, after_read)
-    return replace(worker, strava=lists, pages=replace(worker.pages, strava=lists))
+    return _worker_with(server, InterruptedLists(server.collect.sync_worker.strava, after_read))
 
 
 class RepeatingLists:
@@ -58,9 +62,7 @@ class RepeatingLists:
 
 def repeating_worker(server: CollectServer) -> SyncWorker:
     """A second instance of the sync worker, whose lists repeat their first page."""
-    worker = server.collect.sync_worker
-    lists = RepeatingLists(worker.strava)
-    return replace(worker, strava=lists, pages=replace(worker.pages, strava=lists))
+    return _worker_with(server, RepeatingLists(server.collect.sync_worker.strava))
 
 
 async def run_syncs(server: CollectServer, worker: SyncWorker | None = None) -> None:

@@ -393,19 +393,14 @@ class SqliteEngine:
     def _transact(
         self, prepared: PreparedTransaction, connection: apsw.Connection
     ) -> TransactionResult:
-        return transact(connection, self._refresh([prepared])[0], self._clock())
+        return transact(connection, prepared.with_current(self._writer_layout), self._clock())
 
     def _transact_each(
         self, transactions: list[PreparedTransaction], connection: apsw.Connection
     ) -> list[TransactionResult | StoreError]:
         now = self._clock()
-        return [try_transact(connection, prepared, now) for prepared in self._refresh(transactions)]
+        current = [prepared.with_current(self._writer_layout) for prepared in transactions]
+        return [try_transact(connection, prepared, now) for prepared in current]
 
-    def _refresh(self, transactions: list[PreparedTransaction]) -> list[PreparedTransaction]:
-        tables = {
-            layout.table.name: layout for prepared in transactions for layout, _ in prepared.steps
-        }
-        current = {name: self._writer_registry.layout(name) for name in tables}
-        if all(current[name] is layout for name, layout in tables.items()):
-            return transactions
-        return [prepared.with_layouts(current) for prepared in transactions]
+    def _writer_layout(self, table: Table) -> Layout:
+        return self._writer_registry.layout(table.name)

@@ -54,13 +54,9 @@ class PreparedTransaction(Struct, frozen=True):
         current = [layout_of(layout.table) for layout, _ in self.steps]
         if all(now is then for now, (then, _) in zip(current, self.steps, strict=True)):
             return self
-        return self.with_layouts({layout.table.name: layout for layout in current})
-
-    def with_layouts(self, layouts: Mapping[str, Layout]) -> "PreparedTransaction":
-        """Return the transaction, validated and encoded again for tables that changed."""
-        steps = [(layouts[old.table.name], step) for old, step in self.steps]
+        steps = zip(current, (write for _, write in self.steps), strict=True)
         return PreparedTransaction(
-            self.operation, [(layout, refresh(layout, step)) for layout, step in steps]
+            self.operation, [(layout, refresh(layout, write)) for layout, write in steps]
         )
 
 
