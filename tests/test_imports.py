@@ -71,18 +71,28 @@ def test_there_are_no_import_cycles() -> None:
 )
 def test_a_forbidden_import_breaks_a_contract(tmp_path: Path, importer: str, imported: str) -> None:
     """The contracts report imports that point up, sideways, or into a module without a layer."""
-    for name in ("app", "settings", "errors", "cli", "dependencies", "kit.clock"):
-        write(tmp_path / f"tally/{name.replace('.', '/')}.py")
-    for name in ("tally", "tally.kit", "tally.store", *modules_in_contracts()):
-        write(tmp_path / name.replace(".", "/") / "__init__.py")
-    write(tmp_path / "tally/cricket/apns/client.py")
-    write(tmp_path / "tally/scoreboard/api/events.py")
-    assert lint_imports(tmp_path).returncode == 0
-
+    write_package(tmp_path)
     write(tmp_path / "tally" / importer, f"import {imported}\n")
     result = lint_imports(tmp_path)
     assert result.returncode == 1, result.stdout + result.stderr
     assert "BROKEN" in result.stdout or "unlisted" in result.stdout
+
+
+def test_a_package_without_imports_breaks_no_contract(tmp_path: Path) -> None:
+    """So the import that a test adds to it is what breaks one."""
+    write_package(tmp_path)
+    result = lint_imports(tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def write_package(parent: Path) -> None:
+    """Write a `tally` with all modules that the contracts name, and no imports."""
+    for name in ("app", "settings", "errors", "cli", "dependencies", "kit.clock"):
+        write(parent / f"tally/{name.replace('.', '/')}.py")
+    for name in ("tally", "tally.kit", "tally.store", *modules_in_contracts()):
+        write(parent / name.replace(".", "/") / "__init__.py")
+    write(parent / "tally/cricket/apns/client.py")
+    write(parent / "tally/scoreboard/api/events.py")
 
 
 def modules_in_contracts() -> set[str]:
