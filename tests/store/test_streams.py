@@ -53,13 +53,14 @@ NUMBERED_VIEWS = {
 TABLES = (BOTH, NUMBERED_STREAM, PLAIN, *VIEW_TABLES.values(), *NUMBERED_VIEWS.values())
 
 
-@pytest.fixture(scope="module", params=engines("local", "dynoxide"))
-async def engine(
+# ministack has no operations on streams.
+@pytest.fixture(scope="session", params=engines("local", "dynoxide"))
+async def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
     folder = tmp_path_factory.mktemp("streams")
-    async with open_engine(request.param, folder, TABLES) as opened:
-        yield opened
+    async with open_engine(request.param, folder, TABLES) as engine:
+        yield engine
 
 
 class Recorder:

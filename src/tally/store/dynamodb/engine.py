@@ -3,10 +3,11 @@
 `opening.py` has `open_dynamodb`.
 """
 
+import asyncio
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,7 +44,7 @@ from tally.store.dynamodb import requests, responses
 from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 from tally.store.dynamodb.sending import RequestKind, RequestSender
 from tally.store.dynamodb.stream_reader import StreamReader
-from tally.store.dynamodb.stream_requests import StreamRequests, StreamsClient
+from tally.store.dynamodb.stream_requests import StreamRequests, StreamsClient, StreamsOpener
 from tally.store.dynamodb.tables import TableManager
 from tally.store.errors import StoreError
 from tally.store.schema import Table
@@ -64,8 +65,8 @@ async def create_clients(
     connections: int,
     connect_timeout: float,
     read_timeout: float,
-) -> "AsyncIterator[tuple[DynamoDBClient, StreamsClient]]":
-    """Create AWS's clients for tables and streams.
+) -> "AsyncIterator[tuple[DynamoDBClient, StreamsOpener]]":
+    """Create AWS's client for tables, and the one for streams when it is first called.
 
     Their own retries are disabled, because they ignore what is safe to repeat.
     """
@@ -85,13 +86,21 @@ async def create_clients(
         "aws_session_token": credentials.session_token if credentials else None,
         "config": config,
     }
-    session = get_session()
-    async with (
-        session.create_client("dynamodb", **options) as client,
-        session.create_client("dynamodbstreams", **options) as streams,
-    ):
+    session, lock = get_session(), asyncio.Lock()
+    async with AsyncExitStack() as stack:
+        opened: list[StreamsClient] = []
+
+        async def streams() -> StreamsClient:
+            async with lock:
+                if not opened:
+                    context = session.create_client("dynamodbstreams", **options)
+                    client = await stack.enter_async_context(context)
+                    client.meta.events.register("before-parse.dynamodb-streams", _check_response)
+                    opened.append(client)
+            return opened[0]
+
+        client = await stack.enter_async_context(session.create_client("dynamodb", **options))
         client.meta.events.register("before-parse.dynamodb", _check_response)
-        streams.meta.events.register("before-parse.dynamodb-streams", _check_response)
         yield client, streams
 
 
@@ -120,7 +129,7 @@ class DynamoDBEngine:
     def __init__(
         self,
         client: "DynamoDBClient",
-        streams: StreamsClient,
+        streams: StreamsOpener,
         table_prefix: str,
         retry_policy: DynamoDBRetryPolicy,
     ) -> None:

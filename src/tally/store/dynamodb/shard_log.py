@@ -8,7 +8,6 @@ contains what comes next for it.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from tally.store.dynamodb.error_mapping import IteratorExpired
@@ -164,17 +163,20 @@ class ShardCursor:
         return ShardPage(page.records)
 
     async def _read_page(self, pointer: ShardPointer) -> RecordPage:
-        log = self._log
+        requests, stream = self._log.requests, self._log.stream
+        iterator = None
         if self._iterator is not None and self._iterator[0] == pointer:
-            with suppress(IteratorExpired):
-                return await log.requests.records(log.stream, self._iterator[1])
+            iterator = self._iterator[1]
         while True:
-            iterator = await log.requests.iterator(log.stream, log.shard, pointer)
+            iterator = iterator or await requests.iterator(stream, self._log.shard, pointer)
             try:
-                return await log.requests.records(log.stream, iterator)
+                return await requests.records(stream, iterator)
+            except IteratorExpired:
+                iterator = None
             except PositionExpired:  # trimmed since the request for the iterator
                 if self._exact or pointer != BEGINNING:
                     raise
+                iterator = None
 
 
 async def find_end(log: ShardLog) -> ShardPointer:

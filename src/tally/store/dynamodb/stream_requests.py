@@ -30,6 +30,9 @@ class StreamsClient(Protocol):
     def get_records(self) -> _Method: ...
 
 
+StreamsOpener: TypeAlias = Callable[[], Awaitable[StreamsClient]]
+
+
 class DescribedStream(NamedTuple):
     """The current stream of a table, when it was turned on, and its shards by their keys."""
 
@@ -51,11 +54,11 @@ class StreamRequests:
 
     def __init__(
         self,
-        client: StreamsClient,
+        open_client: StreamsOpener,
         sender: RequestSender,
         describe_table: Callable[[str], Awaitable[Mapping[str, Any]]],
     ) -> None:
-        self._client = client
+        self._open_client = open_client
         self._sender = sender
         self._describe_table = describe_table
         self.clock = sender.retry_policy.clock
@@ -71,9 +74,8 @@ class StreamRequests:
         shards: list[Mapping[str, Any]] = []
         request: dict[str, Any] = {"StreamArn": arn}
         while True:
-            response = await self._send(
-                "DescribeStream", table, self._client.describe_stream, request
-            )
+            client = await self._open_client()
+            response = await self._send("DescribeStream", table, client.describe_stream, request)
             found = response["StreamDescription"]
             shards += found["Shards"]
             last = found.get("LastEvaluatedShardId")
@@ -103,15 +105,13 @@ class StreamRequests:
 
     async def records(self, stream: DescribedStream, iterator: str) -> RecordPage:
         """Return the next records: at most 1,000, or 1 MB."""
-        response = await self._send(
-            "GetRecords", stream.table, self._client.get_records, {"ShardIterator": iterator}
-        )
+        method = (await self._open_client()).get_records
+        response = await self._send("GetRecords", stream.table, method, {"ShardIterator": iterator})
         return RecordPage(response["Records"], response.get("NextShardIterator"))
 
     async def _iterator(self, stream: DescribedStream, request: Mapping[str, Any]) -> str:
-        response = await self._send(
-            "GetShardIterator", stream.table, self._client.get_shard_iterator, request
-        )
+        method = (await self._open_client()).get_shard_iterator
+        response = await self._send("GetShardIterator", stream.table, method, request)
         iterator: str = response["ShardIterator"]
         return iterator
 
