@@ -1,6 +1,7 @@
 """The DynamoDB engine reads streams whose shards split, close, expire and are throttled."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
@@ -11,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.kit.clock import ManualClock
+from tally.store.api import Put
 from tally.store.changes import START, Change
 from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.dynamodb.stream_reader import StreamReader
 from tally.store.errors import PositionExpired, PositionUnknown, StreamNotFound
+from tests.store.emulators import local_engine
 from tests.store.fake_dynamodb import closed, refusal, throttled
 from tests.store.fake_streams import CREATED_AT, StreamsService, fake_streams
 from tests.store.streams import BOTH, next_changes
@@ -205,6 +208,19 @@ async def test_the_deletion_of_an_expired_item_is_marked(
     service.write("a", "kept", userIdentity={"Type": "User", "PrincipalId": "ann"})
     service.write("a", "expired", eventName="REMOVE", userIdentity=ttl)
     assert [change.is_expiry for change in await next_changes(engine, BOTH, 2)] == [False, True]
+
+
+@pytest.mark.judge
+async def test_dynamodb_local_marks_the_deletion_of_an_expired_item() -> None:
+    """It deletes expired items a few seconds later."""
+    expired = {"id": "expired", "at": "1", "expires": int(time.time()) - 7_200}
+    async with local_engine() as engine:
+        await engine.create_table(BOTH)
+        await engine.put(Put(BOTH, expired))
+        async with asyncio.timeout(180), aclosing(engine.changes(BOTH, START)) as changes:
+            inserted, removed = await anext(changes), await anext(changes)
+    assert (inserted.kind, inserted.is_expiry) == ("INSERT", False)
+    assert (removed.kind, removed.is_expiry, removed.old) == ("REMOVE", True, expired)
 
 
 @pytest.mark.parametrize("existing", [0, 2, 20])

@@ -86,15 +86,16 @@ class ShardLog:
             return
         ticket = self._polls.started + 1
         async with self._polls.lock:
-            if self._iterator is None or self._polls.started >= ticket:
+            if self._iterator is None or self._polls.completed >= ticket:
                 return
-            self._polls.record(self._now())
+            number = self._polls.record(self._now())
             try:
                 page = await self.requests.records(self.stream, self._iterator)
             except (IteratorExpired, PositionExpired):
                 self._iterator = None
             else:
                 self._append(page)
+                self._polls.completed = number
 
     def _append(self, page: RecordPage) -> None:
         self._iterator = page.iterator
@@ -115,13 +116,14 @@ class PollTimes:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.started = 0
+        self.started = self.completed = 0
         self.has_more = False  # the last poll found records, and more may be waiting
         self._last = float("-inf")
 
-    def record(self, now: float) -> None:
+    def record(self, now: float) -> int:
         self.started += 1
         self._last = now
+        return self.started
 
     def is_due(self, now: float) -> bool:
         return self.has_more or now - self._last >= POLL_SECONDS
@@ -185,10 +187,12 @@ async def find_end(log: ShardLog) -> ShardPointer:
     The service does not name it. Read from both sides: a busy shard soon has another record, whose
     number names the place before it; the records of a quiet one are soon read.
     """
-    if log.is_live:
-        await log.poll(now=True)
+    for _ in range(MAX_KEPT_PAGES):
+        before = log.end
         if log.is_live:
-            return log.end
+            await log.poll(now=True)
+        if log.is_live and log.end == before:
+            return before
     requests, stream, shard = log.requests, log.stream, log.shard
     latest: str | None = await requests.latest_iterator(stream, shard)
     oldest: str | None = await requests.iterator(stream, shard, BEGINNING)
