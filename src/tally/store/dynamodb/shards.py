@@ -55,7 +55,7 @@ def has_unread_beginning(pointers: Mapping[str, ShardPointer], shards: Shards) -
     )
 
 
-def advance(pointers: Mapping[str, ShardPointer], shards: Shards) -> dict[str, ShardPointer]:
+def advance_shards(pointers: Mapping[str, ShardPointer], shards: Shards) -> dict[str, ShardPointer]:
     """Replace shards that were read to their end by their children.
 
     Raise PositionExpired if the service no longer has a shard: records may have been trimmed.

@@ -14,7 +14,7 @@ from tally.store.dynamodb.shard_log import (
     find_end,
 )
 from tally.store.dynamodb.shards import (
-    advance,
+    advance_shards,
     has_unread_beginning,
     newest_shards,
     oldest_shards,
@@ -138,7 +138,7 @@ def _changes(frontier: Frontier, key: str, page: ShardPage) -> Iterator[Change]:
 
 def _advanced(stream: DescribedStream, pointers: Mapping[str, ShardPointer]) -> Frontier:
     try:
-        return Frontier(stream_key(stream.arn), advance(pointers, stream.shards))
+        return Frontier(stream_key(stream.arn), advance_shards(pointers, stream.shards))
     except PositionExpired:
         raise _expired(stream.table) from None
 
