@@ -156,11 +156,15 @@ async def test_a_position_expires_with_its_shard(
 async def test_a_position_before_a_shard_expires_after_a_day(
     engine: DynamoDBEngine, service: StreamsService, clock: EagerClock
 ) -> None:
-    """The service skips trimmed records at the beginning of a shard without an error."""
+    """The service skips trimmed records at the beginning of a shard without an error.
+
+    An open shard is younger.
+    """
     position = await engine.stream_position(BOTH)
     service.write("a", "a0")
-    assert keys(await next_changes(engine, BOTH, 1, position)) == ["a0"]
     await clock.advance(DAY + 1)
+    assert keys(await next_changes(engine, BOTH, 1, position)) == ["a0"]
+    service.split("a", "b")
     with pytest.raises(PositionExpired):
         await next_changes(engine, BOTH, 1, position)
 
@@ -273,6 +277,23 @@ async def test_consumers_of_a_process_share_one_reader(
             assert keys(found) == [f"a{number}"] * 50
             polls = service.requests["GetRecords"] - before
             assert polls <= clock.monotonic() - at + 3
+
+
+async def test_many_consumers_that_connect_at_once_share_their_requests(
+    engine: DynamoDBEngine, service: StreamsService
+) -> None:
+    """DescribeStream allows ten requests per second; also when a shard ends for all of them."""
+    for number in range(4):
+        service.write("a", f"a{number}")
+    positions = await asyncio.gather(*(engine.stream_position(BOTH) for _ in range(200)))
+    service.split("a", "b")
+    service.write("b", "b0")
+    async with asyncio.timeout(60):
+        found = await asyncio.gather(
+            *(next_changes(engine, BOTH, 1, position) for position in positions)
+        )
+    assert {change.key["id"] for changes in found for change in changes} == {"b0"}
+    assert service.requests["DescribeStream"] < 20
 
 
 _STEPS = st.one_of(

@@ -77,25 +77,20 @@ class ShardLog:
         ]
 
     async def poll(self, *, now: bool = False) -> None:
-        """Get new records, unless that was done within a second and found none.
+        """Get new records, unless that was done within a second and found none; `now` always does.
 
-        With `now`, wait for a poll that begins after the call; concurrent calls share it. At the
-        end of the shard the log ends, and readers read the rest themselves.
+        At the end of the shard the log ends, and readers read the rest themselves.
         """
-        if not (now or self._polls.is_due(self._now())):
-            return
-        ticket = self._polls.started + 1
         async with self._polls.lock:
-            if self._iterator is None or self._polls.completed >= ticket:
+            if self._iterator is None or not (now or self._polls.is_due(self._now())):
                 return
-            number = self._polls.record(self._now())
+            self._polls.record(self._now())
             try:
                 page = await self.requests.records(self.stream, self._iterator)
             except (IteratorExpired, PositionExpired):
                 self._iterator = None
             else:
                 self._append(page)
-                self._polls.completed = number
 
     def _append(self, page: RecordPage) -> None:
         self._iterator = page.iterator
@@ -116,14 +111,11 @@ class PollTimes:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.started = self.completed = 0
         self.has_more = False  # the last poll found records, and more may be waiting
         self._last = float("-inf")
 
-    def record(self, now: float) -> int:
-        self.started += 1
+    def record(self, now: float) -> None:
         self._last = now
-        return self.started
 
     def is_due(self, now: float) -> bool:
         return self.has_more or now - self._last >= POLL_SECONDS

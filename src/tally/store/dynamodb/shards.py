@@ -17,6 +17,7 @@ class Shard(NamedTuple):
 
     id: str
     parent: str | None
+    is_open: bool
 
 
 Shards = Mapping[str, Shard]
@@ -28,6 +29,7 @@ def parse_shards(described: Iterable[Mapping[str, Any]]) -> dict[str, Shard]:
         shard_key(shard["ShardId"]): Shard(
             shard["ShardId"],
             shard_key(shard["ParentShardId"]) if shard.get("ParentShardId") else None,
+            "EndingSequenceNumber" not in shard.get("SequenceNumberRange", {}),
         )
         for shard in described
     }
@@ -47,12 +49,11 @@ def newest_shards(shards: Shards) -> list[str]:
 def has_unread_beginning(pointers: Mapping[str, ShardPointer], shards: Shards) -> bool:
     """Whether the first records of a shard are unread and may be older than 24 hours.
 
-    They are not if the service still has the parent, because it was closed within that time.
+    They are not if the shard is open, which it is for some hours, or if the service still has its
+    parent, which was then closed within that time.
     """
-    return any(
-        pointer == BEGINNING and key in shards and shards[key].parent not in shards
-        for key, pointer in pointers.items()
-    )
+    unread = (shards[key] for key, pointer in pointers.items() if pointer == BEGINNING)
+    return any(not shard.is_open and shard.parent not in shards for shard in unread)
 
 
 def advance_shards(pointers: Mapping[str, ShardPointer], shards: Shards) -> dict[str, ShardPointer]:

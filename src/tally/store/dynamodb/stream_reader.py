@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from tally.store.batching import chunks
@@ -19,6 +20,7 @@ from tally.store.dynamodb.shards import (
     newest_shards,
     oldest_shards,
 )
+from tally.store.dynamodb.shared_call import SharedCall
 from tally.store.dynamodb.stream_positions import (
     END,
     Frontier,
@@ -45,15 +47,19 @@ class StreamReader:
     def __init__(self, requests: StreamRequests) -> None:
         self._requests = requests
         self._logs: dict[str, dict[str, ShardLog]] = {}
+        self._descriptions: dict[str, SharedCall[DescribedStream]] = {}
+        self._ends: dict[str, SharedCall[str]] = {}
 
     async def last_position(self, table: Table) -> str:
         """Return the position after the last change so far."""
-        return (await self._last(await self._requests.describe(table.name))).position()
+        call = self._ends.setdefault(table.name, SharedCall(partial(self._find_end, table.name)))
+        return await call.get()
 
     async def follow(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
         """Yield the changes of a table after a position as they happen, without an end."""
-        stream = await self._requests.describe(table.name)
-        frontier = await self._locate(stream, after)
+        position = await self.last_position(table) if after is None else after
+        stream = await self._describe(table.name)
+        frontier = self._locate(stream, position)
         # The oldest record may be trimmed before it is read: that is no gap after START.
         inexact = {*frontier.pointers} if after == START else set()
         cursors: dict[str, ShardCursor] = {}
@@ -91,28 +97,34 @@ class StreamReader:
             raise _expired(stream.table) from None
         return [*zip(keys, pages, strict=True)]
 
-    async def _locate(self, stream: DescribedStream, after: str | None) -> Frontier:
-        if after is None:
-            return await self._last(stream)
+    def _locate(self, stream: DescribedStream, after: str) -> Frontier:
         if after == START:
             return Frontier(stream_key(stream.arn), oldest_shards(stream.shards))
         parsed = parse_position(after)
         if parsed is None or parsed[0] != stream_key(stream.arn):
             raise _unknown(stream.table, "it is of another stream")
+        frontier = _advanced(stream, parsed[1])
         age = self._requests.clock.time_ns() / 1e9 - stream.created_at
-        if age > RETENTION_SECONDS and has_unread_beginning(parsed[1], stream.shards):
+        if age > RETENTION_SECONDS and has_unread_beginning(frontier.pointers, stream.shards):
             raise _expired(stream.table)
-        return _advanced(stream, parsed[1])
+        return frontier
 
-    async def _last(self, stream: DescribedStream) -> Frontier:
+    async def _describe(self, table: str) -> DescribedStream:
+        call = self._descriptions.setdefault(
+            table, SharedCall(partial(self._requests.describe, table))
+        )
+        return await call.get()
+
+    async def _find_end(self, table: str) -> str:
+        stream = await self._describe(table)
         pointers: dict[str, ShardPointer] = {}
         for keys in chunks(newest_shards(stream.shards), MAX_CONCURRENT_SHARDS):
             ends = await asyncio.gather(*(find_end(self._log(stream, key)) for key in keys))
             pointers |= zip(keys, ends, strict=True)
-        return Frontier(stream_key(stream.arn), pointers)
+        return Frontier(stream_key(stream.arn), pointers).position()
 
     async def _describe_again(self, stream: DescribedStream) -> DescribedStream:
-        found = await self._requests.describe(stream.table)
+        found = await self._describe(stream.table)
         if found.arn != stream.arn:
             raise _unknown(stream.table, "the stream was turned off and on")
         return found
