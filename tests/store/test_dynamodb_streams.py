@@ -279,6 +279,19 @@ async def test_consumers_of_a_process_share_one_reader(
             assert polls <= clock.monotonic() - at + 3
 
 
+async def test_a_consumer_continues_within_a_page_that_others_have_read(
+    engine: DynamoDBEngine, service: StreamsService
+) -> None:
+    position = await engine.stream_position(BOTH)
+    async with asyncio.timeout(20), aclosing(engine.changes(BOTH, position)) as changes:
+        for number in range(3):
+            service.write("a", f"a{number}")
+        first, *rest = [await anext(changes) for _ in range(3)]
+        before = service.requests["GetShardIterator"]
+        assert await next_changes(engine, BOTH, 2, first.position) == rest
+        assert service.requests["GetShardIterator"] == before
+
+
 async def test_many_consumers_that_connect_at_once_share_their_requests(
     engine: DynamoDBEngine, service: StreamsService
 ) -> None:
