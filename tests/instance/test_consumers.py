@@ -320,9 +320,11 @@ async def test_a_change_that_is_parked_again_by_another_reader_is_one_dead_lette
 ) -> None:
     """A position of DynamoDB covers all shards: it is long, and differs between readers."""
     repository = ConsumerRepository(store)
-    for rest in ("a", "b"):
-        position = f"0123456789ab.AAAAAAAAaAQ~{'~'.join(8 * rest + 's' for _ in range(500))}"
+    first, second = (
+        f"0123456789ab.AAAAAAAAaAQ~{'~'.join(8 * rest + 's' for _ in range(500))}" for rest in "ab"
+    )
+    for position in (first, second):
         change = Change("INSERT", {"id": "x"}, position, 1_900_000_000.0)
         await repository.park(NAME, change, "no stock", 1_900_000_000_000)
     [letter] = await repository.list_letters(NAME)
-    assert letter.change.position == position
+    assert letter.change.position == second
