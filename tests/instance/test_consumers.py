@@ -1,8 +1,8 @@
 """A named consumer handles every change, on one instance at a time, also after a crash."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -27,12 +27,13 @@ from tally.kit.locks import LockLost
 from tally.kit.metrics import Metrics
 from tally.kit.tasks import cancel_all
 from tally.store.access import GetRecords, access
-from tally.store.api import Put
+from tally.store.api import Engine, Put
 from tally.store.changes import Change
 from tally.store.schema import S, Table
-from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.embedded.harness import wait_until
+from tests.store.emulators import dynamodb_local, engine_at, engines, given_url
 
 ORDERS = Table("orders", S("id"), stream="NEW_AND_OLD_IMAGES")
 NAME = "shipping"
@@ -94,20 +95,32 @@ def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumers, "RETRY_SECONDS", 0.05)
 
 
-@pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
-    async with open_sqlite(tmp_path) as opened:
+@pytest.fixture(scope="module")
+def local_url() -> Iterator[str]:
+    """DynamoDB Local, started once; a consumer on it polls once a second."""
+    with dynamodb_local() as url:
+        yield url
+
+
+@pytest.fixture(params=engines("local"))
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+    opened: AbstractAsyncContextManager[Engine] = open_sqlite(tmp_path)
+    if request.param != "sqlite":
+        is_given = request.param == "given"
+        url = str(given_url()) if is_given else request.getfixturevalue("local_url")
+        opened = engine_at(url)
+    async with opened as running:
         for table in (ORDERS, STREAM_CONSUMERS, DEAD_LETTERS):
-            await opened.create_table(table)
-        yield opened
+            await running.create_table(table)
+        yield running
 
 
 @pytest.fixture
-def store(engine: SqliteEngine) -> Store:
+def store(engine: Engine) -> Store:
     return Store(engine)
 
 
-async def place(engine: SqliteEngine, *ids: str) -> None:
+async def place(engine: Engine, *ids: str) -> None:
     for order_id in ids:
         await engine.put(Put(ORDERS, {"id": order_id}))
 
@@ -128,7 +141,7 @@ async def until_saved(instance: Instance) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_consumer_continues_after_a_restart(engine: SqliteEngine, store: Store) -> None:
+async def test_a_consumer_continues_after_a_restart(engine: Engine, store: Store) -> None:
     first, second = Instance(store), Instance(store)
     await place(engine, "a", "b")
     async with running(first.consumer()):
@@ -144,7 +157,7 @@ async def test_a_consumer_continues_after_a_restart(engine: SqliteEngine, store:
 
 
 async def test_a_change_is_repeated_if_the_consumer_crashes_before_its_checkpoint(
-    engine: SqliteEngine, store: Store
+    engine: Engine, store: Store
 ) -> None:
     first, second = Instance(store, blocked=asyncio.Event()), Instance(store)
     await place(engine, "a")
@@ -156,9 +169,7 @@ async def test_a_change_is_repeated_if_the_consumer_crashes_before_its_checkpoin
         await wait_until(lambda: second.handled == ["a"])
 
 
-async def test_one_instance_works_and_another_takes_over(
-    engine: SqliteEngine, store: Store
-) -> None:
+async def test_one_instance_works_and_another_takes_over(engine: Engine, store: Store) -> None:
     first, second = Instance(store), Instance(store)
     successor = second.consumer()
     async with running(first.consumer()):
@@ -175,7 +186,7 @@ async def test_one_instance_works_and_another_takes_over(
 
 
 async def test_a_change_that_cannot_be_handled_becomes_a_dead_letter(
-    engine: SqliteEngine, store: Store
+    engine: Engine, store: Store
 ) -> None:
     instance = Instance(store, failing={"bad"})
     consumer = instance.consumer()
@@ -197,9 +208,7 @@ async def test_a_change_that_cannot_be_handled_becomes_a_dead_letter(
         await consumer.replay(letter.id)
 
 
-async def test_a_dead_letter_that_is_too_large_has_no_images(
-    engine: SqliteEngine, store: Store
-) -> None:
+async def test_a_dead_letter_that_is_too_large_has_no_images(engine: Engine, store: Store) -> None:
     instance = Instance(store, failing={"big"})
     for number in range(2):
         big = {"id": "big", "text": f"{number}" * 300_000}
@@ -212,7 +221,7 @@ async def test_a_dead_letter_that_is_too_large_has_no_images(
     assert [letter.change.new is None for letter in letters] == [False, True]
 
 
-async def test_a_position_that_is_not_valid_is_a_gap(engine: SqliteEngine, store: Store) -> None:
+async def test_a_position_that_is_not_valid_is_a_gap(engine: Engine, store: Store) -> None:
     """The consumer continues with the oldest change that is kept, and reports the gap."""
     instance = Instance(store)
     await place(engine, "a")
@@ -224,7 +233,7 @@ async def test_a_position_that_is_not_valid_is_a_gap(engine: SqliteEngine, store
 
 
 async def test_a_gap_is_repaired_after_the_store_was_unavailable(
-    engine: SqliteEngine, store: Store, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = Instance(store)
     await place(engine, "a")
@@ -247,7 +256,7 @@ async def test_a_gap_is_repaired_after_the_store_was_unavailable(
     "error", [OSError("no file \udcff"), asyncio.CancelledError()], ids=["surrogate", "cancelled"]
 )
 async def test_a_handler_may_fail_with_any_error(
-    engine: SqliteEngine, store: Store, error: BaseException
+    engine: Engine, store: Store, error: BaseException
 ) -> None:
     instance = Instance(store)
 
@@ -263,9 +272,7 @@ async def test_a_handler_may_fail_with_any_error(
     assert letter.change.key == {"id": "bad"}
 
 
-async def test_a_dead_letter_that_is_too_deep_has_no_images(
-    engine: SqliteEngine, store: Store
-) -> None:
+async def test_a_dead_letter_that_is_too_deep_has_no_images(engine: Engine, store: Store) -> None:
     instance = Instance(store, failing={"deep"})
     value: object = 1
     for _ in range(31):
@@ -279,7 +286,7 @@ async def test_a_dead_letter_that_is_too_deep_has_no_images(
 
 
 async def test_many_waiting_changes_share_a_checkpoint(
-    engine: SqliteEngine, store: Store, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance = Instance(store)
     await place(engine, *(str(number) for number in range(60)))
@@ -306,3 +313,18 @@ async def test_a_consumer_without_the_lock_cannot_move_the_position(store: Store
     assert await repository.acquire(NAME, "second", 10, 20)
     with pytest.raises(LockLost):
         await repository.checkpoint(NAME, "first", "x")
+
+
+async def test_a_change_that_is_parked_again_by_another_reader_is_one_dead_letter(
+    store: Store,
+) -> None:
+    """A position of DynamoDB covers all shards: it is long, and differs between readers."""
+    repository = ConsumerRepository(store)
+    first, second = (
+        f"0123456789ab.AAAAAAAAaAQ~{'~'.join(8 * rest + 's' for _ in range(500))}" for rest in "ab"
+    )
+    for position in (first, second):
+        change = Change("INSERT", {"id": "x"}, position, 1_900_000_000.0)
+        await repository.park(NAME, change, "no stock", 1_900_000_000_000)
+    [letter] = await repository.list_letters(NAME)
+    assert letter.change.position == second

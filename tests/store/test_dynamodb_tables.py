@@ -449,8 +449,10 @@ async def test_table_names_are_read_from_all_pages_and_filtered_by_prefix(
     assert fake.service.sent[1].body == {"ExclusiveStartTableName": "test-zebra"}
 
 
-async def test_the_engine_on_dynamodb_refuses_to_read_a_stream(fake: FakeDynamoDB) -> None:
-    with pytest.raises(OperationNotSupported, match="does not read streams yet"):
-        await fake.engine.stream_position(PLAIN)
-    with pytest.raises(OperationNotSupported, match="does not read streams yet"):
+async def test_a_service_without_operations_on_streams_gets_a_clear_error(
+    fake: FakeDynamoDB,
+) -> None:
+    description = {"LatestStreamArn": "arn", "StreamSpecification": {"StreamEnabled": True}}
+    fake.service.replies += [response({"Table": description}), refusal("UnknownOperationException")]
+    with pytest.raises(OperationNotSupported, match="DescribeStream on table plain"):
         await anext(fake.engine.changes(PLAIN, None))

@@ -4,7 +4,7 @@
     await consumer.run()
 
 The position is stored after the handler succeeded, so a crash repeats the last changes: handlers
-must be idempotent, for example by `change.position`. A change whose handler keeps failing becomes a
+must be idempotent, for example by `change.id`. A change whose handler keeps failing becomes a
 dead letter, and the consumer continues.
 """
 

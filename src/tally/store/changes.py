@@ -35,3 +35,12 @@ class Change(Struct, frozen=True):
     old: Item | None = None
     new: Item | None = None
     is_expiry: bool = False
+
+    @property
+    def id(self) -> str:
+        """Identifies the change in its stream, whichever reader finds it.
+
+        A position may differ between readers: on DynamoDB it contains how far they read the other
+        shards.
+        """
+        return self.position.partition("~")[0]

@@ -224,7 +224,7 @@ def _letter_item(consumer: str, change: Change, error: str, now: int) -> Item:
     return {
         "consumer": consumer,
         # The same if the change is parked again after a crash.
-        "id": f"{changed_at:013}#{change.position}",
+        "id": f"{changed_at:013}#{change.id}",
         "position": change.position,
         "kind": change.kind,
         "key": change.key,

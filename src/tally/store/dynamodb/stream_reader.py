@@ -1,0 +1,166 @@
+"""Follows the streams of tables: all shards in progress, and the children of those that ended."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from tally.store.batching import chunks
+from tally.store.changes import START, Change
+from tally.store.dynamodb.shard_log import (
+    POLL_SECONDS,
+    ShardCursor,
+    ShardLog,
+    ShardPage,
+    find_end,
+)
+from tally.store.dynamodb.shards import (
+    advance_shards,
+    has_unread_beginning,
+    newest_shards,
+    oldest_shards,
+)
+from tally.store.dynamodb.shared_call import SharedCall
+from tally.store.dynamodb.stream_positions import (
+    END,
+    Frontier,
+    ShardPointer,
+    after_record,
+    parse_position,
+    stream_key,
+)
+from tally.store.dynamodb.stream_requests import (
+    DescribedStream,
+    StreamRequests,
+    parse_record,
+)
+from tally.store.errors import PositionExpired, PositionUnknown, TableNotFound
+from tally.store.schema import Table
+
+RETENTION_SECONDS: Final = 24 * 3_600.0  # of the service
+MAX_CONCURRENT_SHARDS: Final = 16  # a page has up to 1 MB
+
+
+class StreamReader:
+    """Follows the streams of a service; the readers of a process share the logs of shards."""
+
+    def __init__(self, requests: StreamRequests) -> None:
+        self._requests = requests
+        self._logs: dict[str, dict[str, ShardLog]] = {}
+        self._descriptions: dict[str, SharedCall[DescribedStream]] = {}
+        self._ends: dict[str, SharedCall[str]] = {}
+
+    async def last_position(self, table: Table) -> str:
+        """Return the position after the last change so far."""
+        call = self._ends.setdefault(table.name, SharedCall(partial(self._find_end, table.name)))
+        return await call.get()
+
+    async def follow(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
+        """Yield the changes of a table after a position as they happen, without an end."""
+        position = await self.last_position(table) if after is None else after
+        stream = await self._describe(table.name)
+        frontier = self._locate(stream, position)
+        # The oldest record may be trimmed before it is read: that is no gap after START.
+        inexact = {*frontier.pointers} if after == START else set()
+        cursors: dict[str, ShardCursor] = {}
+        while True:
+            has_records = False
+            for keys in chunks(frontier.unfinished, MAX_CONCURRENT_SHARDS):
+                for key in keys:
+                    cursors.setdefault(
+                        key, ShardCursor(self._log(stream, key), exact=key not in inexact)
+                    )
+                for key, page in await self._read(stream, frontier, cursors, keys):
+                    for change in _changes(frontier, key, page):
+                        has_records = True
+                        yield change
+            if frontier.has_ended:
+                stream = await self._describe_again(stream)
+                frontier = _advanced(stream, frontier.pointers)
+            if not has_records:
+                await self._requests.clock.sleep(POLL_SECONDS)
+
+    async def _read(
+        self,
+        stream: DescribedStream,
+        frontier: Frontier,
+        cursors: Mapping[str, ShardCursor],
+        keys: Sequence[str],
+    ) -> list[tuple[str, ShardPage]]:
+        pointers = frontier.pointers
+        try:
+            pages = await asyncio.gather(*(cursors[key].read(pointers[key]) for key in keys))
+        except TableNotFound:  # the table, its stream or the shard
+            await self._describe_again(stream)
+            raise _expired(stream.table) from None
+        except PositionExpired:
+            raise _expired(stream.table) from None
+        return [*zip(keys, pages, strict=True)]
+
+    def _locate(self, stream: DescribedStream, after: str) -> Frontier:
+        if after == START:
+            return Frontier(stream_key(stream.arn), oldest_shards(stream.shards))
+        parsed = parse_position(after)
+        if parsed is None or parsed[0] != stream_key(stream.arn):
+            raise _unknown(stream.table, "it is of another stream")
+        frontier = _advanced(stream, parsed[1])
+        age = self._requests.clock.time_ns() / 1e9 - stream.created_at
+        if age > RETENTION_SECONDS and has_unread_beginning(frontier.pointers, stream.shards):
+            raise _expired(stream.table)
+        return frontier
+
+    async def _describe(self, table: str) -> DescribedStream:
+        call = self._descriptions.setdefault(
+            table, SharedCall(partial(self._requests.describe, table))
+        )
+        return await call.get()
+
+    async def _find_end(self, table: str) -> str:
+        stream = await self._describe(table)
+        pointers: dict[str, ShardPointer] = {}
+        for keys in chunks(newest_shards(stream.shards), MAX_CONCURRENT_SHARDS):
+            ends = await asyncio.gather(*(find_end(self._log(stream, key)) for key in keys))
+            pointers |= zip(keys, ends, strict=True)
+        return Frontier(stream_key(stream.arn), pointers).position()
+
+    async def _describe_again(self, stream: DescribedStream) -> DescribedStream:
+        found = await self._describe(stream.table)
+        if found.arn != stream.arn:
+            raise _unknown(stream.table, "the stream was turned off and on")
+        return found
+
+    def _log(self, stream: DescribedStream, key: str) -> ShardLog:
+        """Return the log of a shard, and forget those of shards that no longer exist."""
+        logs = self._logs.get(stream.arn, {})
+        if key not in logs:
+            log = ShardLog(self._requests, stream, stream.shards[key])
+            logs = {known: logs[known] for known in logs if known in stream.shards} | {key: log}
+            self._logs[stream.arn] = logs
+        return logs[key]
+
+
+def _changes(frontier: Frontier, key: str, page: ShardPage) -> Iterator[Change]:
+    """Yield the changes of a page; the frontier moves along."""
+    for record in page.records:
+        frontier.move(key, after_record(record["dynamodb"]["SequenceNumber"]))
+        yield parse_record(record, frontier.position(key))
+    if page.is_last:
+        frontier.move(key, END)
+
+
+def _advanced(stream: DescribedStream, pointers: Mapping[str, ShardPointer]) -> Frontier:
+    try:
+        return Frontier(stream_key(stream.arn), advance_shards(pointers, stream.shards))
+    except PositionExpired:
+        raise _expired(stream.table) from None
+
+
+def _expired(table: str) -> PositionExpired:
+    return PositionExpired(
+        f"table {table}: changes after the position were trimmed; read the table again, or"
+        " continue with the oldest change"
+    )
+
+
+def _unknown(table: str, reason: str) -> PositionUnknown:
+    return PositionUnknown(f"table {table}: the position is unknown: {reason}")
