@@ -38,13 +38,13 @@ from tally.store.api import (
     operation_name,
 )
 from tally.store.batching import run_bounded
-from tally.store.changes import Change
+from tally.store.changes import Change, ChangePage
 from tally.store.dynamodb import requests, responses
 from tally.store.dynamodb.error_mapping import OperationNotSupported
 from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 from tally.store.dynamodb.sending import RequestKind, RequestSender
 from tally.store.dynamodb.tables import TableManager
-from tally.store.errors import StoreError
+from tally.store.errors import PositionUnknown, StoreError
 from tally.store.schema import Table
 
 if TYPE_CHECKING:
@@ -245,6 +245,14 @@ class DynamoDBEngine:
     async def stream_position(self, table: Table) -> str:
         raise OperationNotSupported(
             f"table {table.name}: the DynamoDB engine does not read streams yet"
+        )
+
+    async def read_changes(
+        self, table: Table, partition: Any, after: str | None, limit: int
+    ) -> ChangePage:
+        del partition, after, limit
+        raise PositionUnknown(
+            f"table {table.name}: the DynamoDB engine does not read single partitions of a stream"
         )
 
     async def ping(self) -> None:
