@@ -36,6 +36,8 @@ class Difference:
 ALL: tuple[str, ...] = ()
 VERDICT = "test_a_request_gets_the_verdict_of_the_service"
 
+UNCHANGED = "test_a_write_that_changes_nothing_is_not_recorded"
+
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         (LOCAL,),
@@ -94,7 +96,32 @@ DIFFERENCES: tuple[Difference, ...] = (
         (LOCAL, MINISTACK, DYNOXIDE),
         "An update that only removes creates a missing item; the service does not.",
         "A simplification in all.",
-        {"test_an_update_that_only_removes_creates_no_item": ALL},
+        {
+            "test_an_update_that_only_removes_creates_no_item": ALL,
+            UNCHANGED: ("removal from nothing",),
+        },
+    ),
+    Difference(
+        (DYNOXIDE,),
+        "A stream records writes that change nothing.",
+        NOT_MODELLED,
+        {
+            UNCHANGED: (
+                "identical put",
+                "identical put in another order",
+                "identical conditional put",
+                "update to the same value",
+                "identical batch write",
+                "identical transaction",
+                "identical bulk put",
+            )
+        },
+    ),
+    Difference(
+        (DYNOXIDE,),
+        "A stream that is turned on again begins with the records of the previous one.",
+        NOT_MODELLED,
+        {"test_a_stream_can_be_turned_on_and_off": ALL},
     ),
     Difference(
         (LOCAL,),

@@ -15,11 +15,17 @@ from tally.backup.restore import restore_backup
 from tally.kit.clock import SystemClock
 from tally.store.api import BatchPut, Delete, Put, Scan, Transaction, TransactionBatch, Update
 from tally.store.changes import START, Change
-from tally.store.errors import PositionExpired, PositionUnknown, StoreUnavailable
+from tally.store.errors import (
+    PositionExpired,
+    PositionUnknown,
+    StoreUnavailable,
+    StreamNotFound,
+    TableNotFound,
+)
 from tally.store.expressions import F, not_exists
 from tally.store.sqlite import SqliteEngine, change_streams, open_sqlite
 from tally.store.sqlite.bulk import router
-from tally.store.sqlite.change_log import open_stream
+from tally.store.sqlite.change_log import last_sequence, open_stream, trim_changes
 from tally.store.sqlite.scrub import find_damage
 from tally.store.values import Item
 from tests.embedded.harness import wait_until
@@ -337,7 +343,7 @@ async def test_the_writer_process_records_changes_and_wakes_consumers(
 ) -> None:
     monkeypatch.setattr(router, "_cpu_count", lambda: 2)
     strings = replace(STRINGS, stream="NEW_IMAGE")
-    async with open_sqlite(tmp_path, writer_process_rate=1) as engine:
+    async with open_sqlite(tmp_path, lambda: NOW, writer_process_rate=1) as engine:
         await engine.create_table(PLAIN)
         await engine.create_table(strings)
         process = await started_process(engine)
@@ -349,6 +355,7 @@ async def test_the_writer_process_records_changes_and_wakes_consumers(
         assert process._number == before + 1
         changes = await reading
         assert {change.key["id"] for change in changes} == {f"x-{number}" for number in range(20)}
+        assert {change.at for change in changes} == {NOW}  # the time of the engine's clock
     await audit(tmp_path)
 
 
@@ -402,6 +409,42 @@ async def test_a_dropped_table_takes_its_stream_along(engine: SqliteEngine) -> N
     assert [found.key["id"] for found in await next_changes(engine, BOTH, 1)] == ["bob"]
     with pytest.raises(PositionUnknown):
         await next_changes(engine, BOTH, 1, change.position)
+
+
+@pytest.mark.parametrize("is_dropped", [True, False], ids=["dropped", "turned off"])
+@pytest.mark.parametrize("is_other", [True, False], ids=["by another process", "by this process"])
+async def test_a_waiting_consumer_learns_that_its_stream_ended(
+    engine: SqliteEngine, tmp_path: Path, is_dropped: bool, is_other: bool
+) -> None:
+    reading = asyncio.create_task(Arrivals(engine).run())
+    await waiting(engine)
+    async with open_sqlite(tmp_path) as other:
+        writer = other if is_other else engine
+        if is_dropped:
+            await writer.drop_table(BOTH.name)
+        else:
+            await writer.ensure_table(replace(BOTH, stream=None))
+    with pytest.raises(TableNotFound if is_dropped else StreamNotFound, match="streamed"):
+        async with asyncio.timeout(20):
+            await reading
+
+
+async def test_start_is_not_expired_by_another_process_that_trims(
+    engine: SqliteEngine, clock: MovingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between finding the oldest change and reading it."""
+    await engine.put(Put(BOTH, item("old")))
+    clock.now += 2 * DAY
+    await engine.put(Put(BOTH, item("new")))
+
+    def trim_first(connection: apsw.Connection) -> int:
+        with apsw.Connection(str(engine.path)) as other:
+            trim_changes(other, clock.now - DAY, clock.now)
+        return last_sequence(connection)
+
+    monkeypatch.setattr(change_streams, "last_sequence", trim_first)
+    [first] = await next_changes(engine, BOTH, 1, START)
+    assert first.key["id"] == "new"
 
 
 async def test_an_index_that_is_added_keeps_the_stream(engine: SqliteEngine) -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -176,7 +177,7 @@ async def test_a_replaced_database_is_not_written(tmp_path: Path, engine: Sqlite
 async def test_a_process_that_is_ready_after_closing_is_not_used(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
-    late = WriterProcess()
+    late = WriterProcess(time.time, lambda: None)
     await late.start(engine.path, engine._writer.identity)
     await late.close()
     late._on_message(b"")

@@ -33,7 +33,7 @@ from tally.store.errors import (
 from tally.store.expressions import F, exists, not_exists
 from tally.store.schema import StreamView, Table
 from tally.store.store import Store
-from tests.store.emulators import open_engine
+from tests.store.emulators import engines, open_engine
 from tests.store.streams import (
     BOTH,
     NUMBERED_STREAM,
@@ -53,14 +53,14 @@ NUMBERED_VIEWS = {
 TABLES = (BOTH, NUMBERED_STREAM, PLAIN, *VIEW_TABLES.values(), *NUMBERED_VIEWS.values())
 
 
-# The DynamoDB engine turns streams on and does not read them yet; it will run the same tests.
-@pytest.fixture(scope="module", params=["sqlite"])
-async def engine(
+# ministack has no operations on streams.
+@pytest.fixture(scope="session", params=engines("local", "dynoxide"))
+async def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:
     folder = tmp_path_factory.mktemp("streams")
-    async with open_engine(request.param, folder, TABLES) as opened:
-        yield opened
+    async with open_engine(request.param, folder, TABLES) as engine:
+        yield engine
 
 
 class Recorder:

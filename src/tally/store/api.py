@@ -396,8 +396,7 @@ class Engine(Protocol):
     ) -> ChangePage:
         """Return up to `limit` changes of a partition after a position, without waiting.
 
-        After None, return an empty page at the end of the stream. Raise like `changes`, and
-        PositionUnknown if the engine cannot read a single partition.
+        After None, return an empty page at the end of the stream. Raise like `changes`.
         """
 
     async def ping(self) -> None:

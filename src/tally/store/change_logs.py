@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 
 from tally.store.access import GetRecords, access
 from tally.store.changes import Change, ChangePage
-from tally.store.errors import PositionUnknown
 from tally.store.schema import Table
 from tally.store.store import Store
 
@@ -47,19 +46,13 @@ def change_log(table: Table, name: str, trigger: str) -> type[Any]:
 
         @access(
             f"Replay {name}",
-            GetRecords(requests=2),
+            GetRecords(),
             table=table,
             by="user",
             trigger=trigger,
             frequency="Per connection",
         )
         async def read(self, partition: Any, after: str | None, limit: int) -> ChangePage:
-            try:
-                return await self.store.read_changes(table, partition, after=after, limit=limit)
-            except PositionUnknown:
-                if after is not None:
-                    raise
-                # An engine that does not read single partitions still has a position.
-                return ChangePage((), await self.store.stream_position(table), 0)
+            return await self.store.read_changes(table, partition, after=after, limit=limit)
 
     return TableChangeLog

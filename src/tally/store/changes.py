@@ -42,6 +42,15 @@ class Change(Struct, frozen=True):
     is_expiry: bool = False
     sequence: int = 0
 
+    @property
+    def id(self) -> str:
+        """Identifies the change in its stream, whichever reader finds it.
+
+        A position may differ between readers: on DynamoDB it contains how far they read the other
+        shards.
+        """
+        return self.position.partition("~")[0]
+
 
 class ChangePage(Struct, frozen=True):
     """Changes of a partition.

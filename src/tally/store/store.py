@@ -222,8 +222,7 @@ class Store(StoreRequests):
     ) -> ChangePage:
         """Return up to `limit` changes of a partition after a position, without waiting for more.
 
-        After None, return an empty page at the end of the stream. Raise like `changes`, and
-        PositionUnknown if the engine cannot read a single partition.
+        After None, return an empty page at the end of the stream. Raise like `changes`.
         """
         self._authorize_stream(api.ReadChanges(table, after), counted=True)
         try:

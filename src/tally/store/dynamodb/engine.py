@@ -3,10 +3,11 @@
 `opening.py` has `open_dynamodb`.
 """
 
+import asyncio
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,11 +41,12 @@ from tally.store.api import (
 from tally.store.batching import run_bounded
 from tally.store.changes import Change, ChangePage
 from tally.store.dynamodb import requests, responses
-from tally.store.dynamodb.error_mapping import OperationNotSupported
 from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 from tally.store.dynamodb.sending import RequestKind, RequestSender
+from tally.store.dynamodb.stream_reader import StreamReader
+from tally.store.dynamodb.stream_requests import StreamRequests, StreamsClient, StreamsOpener
 from tally.store.dynamodb.tables import TableManager
-from tally.store.errors import PositionUnknown, StoreError
+from tally.store.errors import StoreError
 from tally.store.schema import Table
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ MAX_CONCURRENT_TRANSACTIONS = 25
 
 
 @asynccontextmanager
-async def create_client(
+async def create_clients(
     *,
     endpoint: str | None,
     region: str,
@@ -63,8 +65,11 @@ async def create_client(
     connections: int,
     connect_timeout: float,
     read_timeout: float,
-) -> "AsyncIterator[DynamoDBClient]":
-    """Create AWS's client without its retries, which ignore what is safe to repeat."""
+) -> "AsyncIterator[tuple[DynamoDBClient, StreamsOpener]]":
+    """Create AWS's client for tables, and the one for streams when it is first called.
+
+    Their own retries are disabled, because they ignore what is safe to repeat.
+    """
     config = AioConfig(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
@@ -73,17 +78,30 @@ async def create_client(
         parameter_validation=False,  # `validate.py` is stricter
         user_agent_extra="tally",
     )
-    async with get_session().create_client(
-        "dynamodb",
-        region_name=region,
-        endpoint_url=endpoint,
-        aws_access_key_id=credentials.access_key if credentials else None,
-        aws_secret_access_key=credentials.secret_key if credentials else None,
-        aws_session_token=credentials.session_token if credentials else None,
-        config=config,
-    ) as client:
+    options: dict[str, Any] = {
+        "region_name": region,
+        "endpoint_url": endpoint,
+        "aws_access_key_id": credentials.access_key if credentials else None,
+        "aws_secret_access_key": credentials.secret_key if credentials else None,
+        "aws_session_token": credentials.session_token if credentials else None,
+        "config": config,
+    }
+    session, lock = get_session(), asyncio.Lock()
+    async with AsyncExitStack() as stack:
+        opened: list[StreamsClient] = []
+
+        async def streams() -> StreamsClient:
+            async with lock:
+                if not opened:
+                    context = session.create_client("dynamodbstreams", **options)
+                    client = await stack.enter_async_context(context)
+                    client.meta.events.register("before-parse.dynamodb-streams", _check_response)
+                    opened.append(client)
+            return opened[0]
+
+        client = await stack.enter_async_context(session.create_client("dynamodb", **options))
         client.meta.events.register("before-parse.dynamodb", _check_response)
-        yield client
+        yield client, streams
 
 
 def _check_response(response_dict: dict[str, Any], **_event: Any) -> None:
@@ -109,12 +127,19 @@ class DynamoDBEngine:
     name = "dynamodb"
 
     def __init__(
-        self, client: "DynamoDBClient", table_prefix: str, retry_policy: DynamoDBRetryPolicy
+        self,
+        client: "DynamoDBClient",
+        streams: StreamsOpener,
+        table_prefix: str,
+        retry_policy: DynamoDBRetryPolicy,
     ) -> None:
         self._client = client
         self._prefix = table_prefix
         self._sender = RequestSender(retry_policy)
         self._tables = TableManager(client, table_prefix, self._sender)
+        self._streams = StreamReader(
+            StreamRequests(streams, self._sender, self._tables.describe_raw)
+        )
 
     async def get(self, operation: Get) -> GetResult:
         validate.check_get(operation)
@@ -238,22 +263,15 @@ class DynamoDBEngine:
         return 0
 
     def changes(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
-        raise OperationNotSupported(
-            f"table {table.name}: the DynamoDB engine does not read streams yet (after {after})"
-        )
+        return self._streams.follow(table, after)
 
     async def stream_position(self, table: Table) -> str:
-        raise OperationNotSupported(
-            f"table {table.name}: the DynamoDB engine does not read streams yet"
-        )
+        return await self._streams.last_position(table)
 
     async def read_changes(
         self, table: Table, partition: Any, after: str | None, limit: int
     ) -> ChangePage:
-        del partition, after, limit
-        raise PositionUnknown(
-            f"table {table.name}: the DynamoDB engine does not read single partitions of a stream"
-        )
+        return await self._streams.read_partition(table, partition, after, limit)
 
     async def ping(self) -> None:
         """Send one request without retries, to report the current state."""

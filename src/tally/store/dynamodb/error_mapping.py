@@ -25,6 +25,7 @@ from tally.store.errors import (
     InvalidRequest,
     InvalidValue,
     ItemTooLarge,
+    PositionExpired,
     Reason,
     RequestRejected,
     RequestTooLarge,
@@ -43,6 +44,10 @@ from tally.store.values import Item
 
 class OperationNotSupported(StoreUnavailable):
     """The service does not implement this operation; some emulators have no TTL."""
+
+
+class IteratorExpired(StoreUnavailable):
+    """A shard iterator is older than 15 minutes; another one continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +153,8 @@ _CODES: dict[str, _Mapper] = {
     "ThrottlingException": _simple(Throttled, retryable=True),
     "Throttling": _simple(Throttled, retryable=True),
     "LimitExceededException": _simple(Throttled, retryable=True),
+    "ExpiredIteratorException": _simple(IteratorExpired),
+    "TrimmedDataAccessException": _simple(PositionExpired),
     "TransactionConflictException": _simple(StoreUnavailable, retryable=True),
     "ReplicatedWriteConflictException": _simple(StoreUnavailable, retryable=True),
     "TransactionInProgressException": _simple(StoreUnavailable, outcome_unknown=True),

@@ -30,19 +30,20 @@ async def open_dynamodb(
 
     Without `credentials` the client searches the environment, the profile and the machine's role,
     like every AWS tool. `table_prefix` precedes the name of every table. The role needs the item
-    operations on the tables and `ListTables` for `ping`. Timeouts are in seconds.
+    operations on the tables and `ListTables` for `ping`; to follow changes, also
+    `DescribeTable` and the operations on the tables' streams. Timeouts are in seconds.
     """
     engine_module = import_module("tally.store.dynamodb.engine")
-    async with engine_module.create_client(
+    async with engine_module.create_clients(
         endpoint=endpoint,
         region=region,
         credentials=credentials,
         connections=connections,
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
-    ) as client:
+    ) as (client, streams):
         engine: DynamoDBEngine = engine_module.DynamoDBEngine(
-            client, table_prefix, retry_policy or DynamoDBRetryPolicy()
+            client, streams, table_prefix, retry_policy or DynamoDBRetryPolicy()
         )
         try:
             yield engine

@@ -79,7 +79,7 @@ class TableManager:
 
     async def building_indexes(self, name: str) -> list[str]:
         """Return the names of the indexes that are not active."""
-        indexes = (await self._description(name)).get("GlobalSecondaryIndexes", ())
+        indexes = (await self.describe_raw(name)).get("GlobalSecondaryIndexes", ())
         return sorted(
             index["IndexName"]
             for index in indexes
@@ -88,7 +88,7 @@ class TableManager:
 
     async def describe(self, name: str) -> Table:
         """Return the table as the service describes it."""
-        return parse_description(await self._description(name), name, await self._ttl(name))
+        return parse_description(await self.describe_raw(name), name, await self._ttl(name))
 
     async def names(self) -> list[str]:
         """Return the names of all tables with the prefix, without it."""
@@ -134,16 +134,16 @@ class TableManager:
         """Return the table without its TTL, once it and its indexes are active."""
         while True:
             await self._poll(name, lambda: self._pending(name))
-            description = await self._description(name)
+            description = await self.describe_raw(name)
             if pending_status(description) is None:  # no other change began in between
                 return parse_description(description, name)
 
     async def _pending(self, name: str) -> str | None:
-        return pending_status(await self._description(name))
+        return pending_status(await self.describe_raw(name))
 
     async def _deletion_pending(self, name: str) -> str | None:
         try:
-            await self._description(name)
+            await self.describe_raw(name)
         except TableNotFound:
             return None
         return "it is being deleted"
@@ -200,7 +200,8 @@ class TableManager:
             RequestKind.WRITE, "UpdateTimeToLive", name, self._client.update_time_to_live, request
         )
 
-    async def _description(self, name: str) -> Mapping[str, Any]:
+    async def describe_raw(self, name: str) -> Mapping[str, Any]:
+        """Return the description of a table as the service sends it."""
         request = {"TableName": self._prefix + name}
         response = await self._send(
             RequestKind.READ, "DescribeTable", name, self._client.describe_table, request

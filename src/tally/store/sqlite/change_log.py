@@ -60,6 +60,11 @@ def open_stream(connection: apsw.Connection) -> int:
     return stream
 
 
+def end_stream(connection: apsw.Connection) -> None:
+    """Take a number of the log, so that waiting consumers wake and notice that a stream ended."""
+    open_stream(connection)
+
+
 def record_change(
     connection: apsw.Connection, change: ItemChange, now: float, *, is_expiry: bool = False
 ) -> None:

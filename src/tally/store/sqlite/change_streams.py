@@ -81,10 +81,16 @@ class ChangeStreams:
         """Yield the changes of a table after a position as they are committed, without an end."""
         try:
             position = self._parse(self._layout(table), after)
-            deadline = time.monotonic() + SLICE_SECONDS
+            deadline, has_begun = time.monotonic() + SLICE_SECONDS, False
             while True:
                 known = last_sequence(self._connection())
-                layout, rows = self._read(table, position)
+                try:
+                    layout, rows = self._read(table, position)
+                except PositionExpired:
+                    if after != START or has_begun:
+                        raise
+                    position = self._parse(self._layout(table), after)  # trimmed since
+                    continue
                 for row in rows:
                     skip = position.partial if row.sequence == position.sequence else 0
                     for change in decode_row(layout, row, self._prefix(layout), skip):
@@ -93,6 +99,7 @@ class ChangeStreams:
                             await asyncio.sleep(0)
                             deadline = time.monotonic() + SLICE_SECONDS
                     position = LogPosition(row.sequence, 0)
+                    has_begun = True
                 if not rows:
                     await self._wait(known)
         except apsw.Error as error:

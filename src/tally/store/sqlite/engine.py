@@ -137,7 +137,7 @@ class SqliteEngine:
                 on_commit=self._streams.wake,
             )
             self.write_router = WriteRouter(
-                self.path, self._writer, writer_process_rate, self._streams.wake
+                self.path, self._writer, writer_process_rate, clock, self._streams.wake
             )
         except StoreError:
             self._connection.close()

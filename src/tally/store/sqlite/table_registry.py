@@ -24,7 +24,7 @@ from tally.store.errors import (
 )
 from tally.store.schema import Table, index_key
 from tally.store.sqlite.backfill import backfill_slice, begin_backfill, drop_entries
-from tally.store.sqlite.change_log import open_stream
+from tally.store.sqlite.change_log import end_stream, open_stream
 from tally.store.sqlite.declarations import (
     declare,
     read_building,
@@ -188,6 +188,8 @@ class TableRegistry:
             drop_entries(connection, layout, index)
         connection.execute(f"DROP TABLE {rows_name(name)}")
         delete_expiry(connection, name)
+        if layout.stream is not None:
+            end_stream(connection)
         connection.execute("DELETE FROM tables WHERE name = ?", (name,))
         self._increment_generation(connection)
 
@@ -219,10 +221,12 @@ class TableRegistry:
 
     def _stream_id(self, connection: apsw.Connection, table: Table) -> int:
         """Return the id of the table's stream; one that was off or had another view is new."""
-        if table.stream is None:
-            return 0
         stored = self._layouts.get(table.name)
         stream = None if stored is None else stored.stream
+        if table.stream is None:
+            if stream is not None:
+                end_stream(connection)
+            return 0
         return stream.id if stream and stream.view == table.stream else open_stream(connection)
 
     def _increment_generation(self, connection: apsw.Connection) -> None:

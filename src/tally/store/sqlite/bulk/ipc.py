@@ -71,8 +71,8 @@ class MessageConnection(asyncio.Protocol):
         self._on_end()
 
 
-def encode_request(number: int, batch: PreparedBatch) -> bytes:
-    """Encode a request to run a batch."""
+def encode_request(number: int, batch: PreparedBatch, now: float) -> bytes:
+    """Encode a request to run a batch. `now` is the time of its changes in epoch seconds."""
     puts_by_table = [
         (
             puts.layout.declaration,
@@ -82,13 +82,13 @@ def encode_request(number: int, batch: PreparedBatch) -> bytes:
         )
         for puts in batch.puts_by_table
     ]
-    return marshal.dumps((number, puts_by_table), _MARSHAL_VERSION)
+    return marshal.dumps((number, now, puts_by_table), _MARSHAL_VERSION)
 
 
-def decode_request(message: bytes, layouts: LayoutCache) -> tuple[int, PreparedBatch]:
-    """Decode the number and the batch of a request."""
-    number, puts_by_table = marshal.loads(message)  # noqa: S302 - from our own process
-    return number, PreparedBatch([_decode_puts(layouts, *puts) for puts in puts_by_table])
+def decode_request(message: bytes, layouts: LayoutCache) -> tuple[int, float, PreparedBatch]:
+    """Decode the number, the time and the batch of a request."""
+    number, now, puts_by_table = marshal.loads(message)  # noqa: S302 - from our own process
+    return number, now, PreparedBatch([_decode_puts(layouts, *puts) for puts in puts_by_table])
 
 
 def _decode_puts(

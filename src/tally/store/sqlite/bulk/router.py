@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextvars import Context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class WriteRouter:
     """The entrance of the bulk path.
 
     The process starts above `writer_process_rate` transactions per second; None disables it.
-    `on_commit` is called after a commit of the process.
+    `clock` returns the time of changes; `on_commit` is called after a commit of the process.
     """
 
     def __init__(
@@ -34,10 +35,11 @@ class WriteRouter:
         path: Path,
         writer: WriterThread,
         writer_process_rate: int | None,
-        on_commit: Callable[[], None] = lambda: None,
+        clock: Callable[[], float],
+        on_commit: Callable[[], None],
     ) -> None:
         self._path = path
-        self._on_commit = on_commit
+        self._new_process = partial(WriterProcess, clock, on_commit)
         self._writer = writer
         self._rate = writer_process_rate if _cpu_count() > 1 else None
         self.process: WriterProcess | None = None
@@ -85,7 +87,7 @@ class WriteRouter:
     async def _start(self) -> None:
         if self.process is not None:
             await self.process.close()
-        self.process = WriterProcess(self._on_commit)
+        self.process = self._new_process()
         try:
             await self.process.start(self._path, self._writer.identity)
         except OSError as error:

@@ -29,7 +29,8 @@ _log = logging.getLogger(__name__)
 class WriterProcess:
     """The process and its pending requests; `on_commit` is called after each response."""
 
-    def __init__(self, on_commit: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, clock: Callable[[], float], on_commit: Callable[[], None]) -> None:
+        self._clock = clock
         self._on_commit = on_commit
         self.ready = asyncio.Event()
         self._connection = MessageConnection(self._on_message, self._on_end)
@@ -77,7 +78,7 @@ class WriterProcess:
         It fails with OutcomeUnknown if the process ends first.
         """
         self._number += 1
-        self._connection.send(encode_request(self._number, batch))
+        self._connection.send(encode_request(self._number, batch, self._clock()))
         future = self._pending[self._number] = asyncio.get_running_loop().create_future()
         return future
 

@@ -10,7 +10,6 @@ import gc
 import signal
 import socket
 import sys
-import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -39,12 +38,14 @@ async def serve_batches(path: Path, identity: tuple[int, int], descriptor: int) 
     layouts = LayoutCache(load_shapes(connection, path))
     registry = TableRegistry(connection, layouts)
     connection.close()
-    executor = BatchingExecutor(registry, layouts.shapes, time.time)
+    now = 0.0  # the engine's time, as of its last request: its clock may differ from the machine's
+    executor = BatchingExecutor(registry, layouts.shapes, lambda: now)
     writer = WriterThread(path, loop, executor, identity)
     ended = asyncio.Event()
 
     def on_message(message: bytes) -> None:
-        number, batch = decode_request(message, layouts)
+        nonlocal now
+        number, now, batch = decode_request(message, layouts)
         writer.submit(batch).add_done_callback(partial(respond, number))
 
     def respond(number: int, future: "asyncio.Future[Any]") -> None:
