@@ -180,6 +180,10 @@ class Hub:
         """Whether the topic has subscribers."""
         return topic in self._topics
 
+    def active_topics(self, prefix: str) -> list[str]:
+        """Return the topics with subscribers that start with `prefix`."""
+        return [topic for topic in self._topics if topic.startswith(prefix)]
+
     def subscriber_count(self, topic: str) -> int:
         state = self._topics.get(topic)
         return 0 if state is None else len(state.subscriptions)
