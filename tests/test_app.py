@@ -22,7 +22,7 @@ from tally.errors import Unavailable
 from tally.kit.backend import Probe
 from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.endpoints import Api, Endpoint
-from tally.kit.event_stream import EventStream
+from tally.kit.event_stream import EventStream, StateSource
 from tally.kit.http import Json
 from tally.kit.jobs import Job
 from tally.kit.readiness import ReadinessMonitor
@@ -231,7 +231,7 @@ async def test_shutdown_ends_streams(client: Client, application: Application) -
         return "snapshot", {}
 
     async def stream(request: Request) -> ASGIApp:
-        return EventStream(application.hub, "board", request, snapshot)
+        return EventStream(application.hub, StateSource("board", snapshot), request)
 
     api = Api(
         name="things", description="", endpoints=(Endpoint("GET", "/stream", stream, "A stream"),)

@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tally.collect.model.records import Award, Milestone, Model
+from tally.collect.model.records import Award, Model
 from tally.collect.model.workouts import Workout
 from tally.collect.repository.audit import AuditRepository
 from tally.collect.repository.copies import CopiesOutcome, CopiesWrite
 from tally.collect.repository.idempotency import IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
+from tally.collect.repository.milestone_items import MilestoneLog, milestone_change
 from tally.collect.repository.sessions import BrowserSessionRepository
-from tally.collect.repository.table import COMMIT_COLLECT
+from tally.collect.repository.table import COMMIT_COLLECT, user_pk
 from tally.collect.repository.workouts import workout_put
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.engine import ProgressEngine
@@ -26,20 +27,11 @@ from tally.kit.metrics import Metrics
 from tally.kit.ttl_cache import TTLCache
 from tally.settings import Secret
 from tally.store.api import MAX_BATCH_WRITE, BatchWrite, Engine
+from tally.store.changes import START
 from tally.store.store import Store
 from tests.collect import factories
 
 SECRET = Secret("a-secret-of-the-tests-0123456789abcdef")
-
-
-@dataclass
-class RecordingPublisher:
-    """A publisher that records what the engine publishes."""
-
-    published: list[tuple[Milestone, tuple[Award, ...]]] = field(default_factory=list)
-
-    def publish(self, milestone: Milestone, awards: Sequence[Award]) -> None:
-        self.published.append((milestone, tuple(awards)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +48,12 @@ class ServiceHarness:
     engine: ProgressEngine
     milestones: MilestoneService
     model: Model
-    publisher: RecordingPublisher
+
+    async def minted(self, user_id: str) -> list[int]:
+        """The parts that subscribers of the user's milestones receive, in order."""
+        page = await MilestoneLog(self.store).read(user_pk(user_id), START, 10_000)
+        found = map(milestone_change, page.changes)
+        return [award.part.index for award in found if isinstance(award, Award)]
 
     async def create_linked_user(self) -> tuple[str, int]:
         """Create a user with a Strava connection; return the user id and the athlete id."""
@@ -107,10 +104,9 @@ async def open_services(
         model = factories.model(parts)
         await repository.put_model(model)
     models = ModelCatalog(repository, {model.meta.model_id: model}, TTLCache(clock, 300, 10))
-    publisher = RecordingPublisher()
     async with AuditTrail(audit_log, clock, SECRET, dropped_audit_events(Metrics())) as audit:
         workouts = WorkoutReader(repository, TTLCache(clock, 3600, 1000))
-        progress = ProgressEngine(repository, workouts, models, clock, audit, publisher)
+        progress = ProgressEngine(repository, workouts, models, clock, audit)
         milestones = MilestoneService(
             repository, models, progress, audit, clock, SortableIds(clock)
         )
@@ -125,5 +121,4 @@ async def open_services(
             progress,
             milestones,
             model,
-            publisher,
         )

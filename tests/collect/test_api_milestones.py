@@ -7,7 +7,6 @@ import pytest
 from tally.collect.model.records import SESSION_SECONDS
 from tally.collect.repository.main import CollectRepository
 from tally.collect.wiring import REPOSITORIES
-from tally.kit.change_poller import POLL_SECONDS
 from tally.settings import SettingsError
 from tally.store.access import access_patterns
 from tests.collect import factories
@@ -119,7 +118,7 @@ async def test_subscribers_receive_progress_and_mints(
     async with request.streamed_read_buffer_limit(0).build_streamed() as response:
         assert response.status == 200
         received = b""
-        while b"event: milestone" not in received:
+        while b"event: snapshot" not in received:
             received += bytes(await response.body_reader.read_chunk() or b"")
         server.strava.record(ann.athlete_id, "Ride", 2000)
         await server.process_inbox()
@@ -169,8 +168,6 @@ async def test_a_stream_ends_with_its_milestone(fresh_server: CollectServer, ins
             found = await repository.milestone(ann.user_id, milestone_id)
             assert found is not None
             assert await repository.delete_milestone(found.milestone)
-            await server.clock.until_sleeping()
-            await server.clock.advance(POLL_SECONDS)
         while chunk := await response.body_reader.read_chunk():
             received += bytes(chunk)
     final = f'event: deleted\ndata: {{"milestoneId":"{milestone_id}"}}\n\n'

@@ -58,7 +58,7 @@ async def test_the_commands_work_in_order(
         b'"Meadow"',
         b'"GravelRide"',
         b'"partsMinted":1',
-        b"event: milestone",
+        b"event: snapshot",
         b'"MILESTONE_PART_MINTED"',
     ):
         assert word in out, out[-2000:]

@@ -16,7 +16,6 @@ from tally.collect.repository.table import (
 )
 from tally.collect.service.event_budget import EventBudget
 from tally.collect.service.sync_worker import DAY_SECONDS
-from tally.kit.change_poller import POLL_SECONDS
 from tally.sim.fault_injection import InjectedFault
 from tally.store.api import Delete, Put, Update
 from tally.store.expressions import F
@@ -134,7 +133,7 @@ async def expect(member: LinkedUser, method: str, path: str, status: int = 200) 
 
 
 async def subscribe(server: CollectServer, member: LinkedUser, milestone_id: str) -> None:
-    """Subscribe while an activity is applied, then wait for a poll without changes."""
+    """Subscribe while an activity is applied, and receive what it minted."""
     url = f"{server.url}/milestones/{milestone_id}/events"
     request = server.client.get(url).header("Cookie", f"cc_session={member.browser.session}")
     async with request.streamed_read_buffer_limit(0).build_streamed() as stream:
@@ -144,8 +143,6 @@ async def subscribe(server: CollectServer, member: LinkedUser, milestone_id: str
         received = b""
         while b"event: minted" not in received:
             received += bytes(await stream.body_reader.read_chunk() or b"")
-        await server.clock.until_sleeping()
-        await server.clock.advance(POLL_SECONDS)
         await server.application.streams.maintain()
 
 

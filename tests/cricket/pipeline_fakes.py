@@ -1,12 +1,11 @@
-"""Fakes of the pipeline's ports: a push gateway, a score service and a publisher."""
+"""Fakes of the pipeline's ports: a push gateway and a score service."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import LivePoll, MatchFeed
 from tally.cricket.model.push import Priority, Push, PushOutcome, PushResult
 from tally.errors import Unavailable
@@ -120,18 +119,3 @@ class FakeScores:
             if feed is None
             else msgspec.structs.replace(feed, received_at=self.clock.milliseconds())
         )
-
-
-@dataclass
-class RecordingPublisher:
-    """Records what the pipeline publishes."""
-
-    events: list[KeyEvent] = field(default_factory=list)
-    displays: list[Mapping[str, Mapping[str, Any]]] = field(default_factory=list)
-
-    def publish(
-        self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
-    ) -> None:
-        assert match_id
-        self.events += events
-        self.displays.append(displays)

@@ -28,7 +28,6 @@ from tally.kit.ttl_cache import TTLCache
 from tally.store.api import Engine
 from tally.store.store import Store
 from tests.cricket import factories
-from tests.cricket.pipeline_fakes import RecordingPublisher
 from tests.cricket.tables import TABLES
 from tests.store.emulators import open_engine
 
@@ -47,7 +46,6 @@ class PipelineInstance:
     poller: ScorePoller
     pipeline: Pipeline
     workers: MatchWorkers
-    published: RecordingPublisher
     repositories: Repositories
     clock: Clock
     registry: CollectorRegistry
@@ -85,7 +83,6 @@ async def open_instance(
     lock_seconds: float = 10,
 ) -> AsyncIterator[PipelineInstance]:
     repositories = Repositories.create(Store(engine, clock))
-    published = RecordingPublisher()
     feeds = FeedCache(repositories.cache, clock, TTLCache(clock, 1, 100))
     registry = CollectorRegistry()
     metrics = FeedMetrics(clock, registry)
@@ -94,7 +91,6 @@ async def open_instance(
         ball_logs=BallLogCache(repositories.processing, clock),
         feeds=feeds,
         apns=apns,
-        publisher=published,
         clock=clock,
         owner=name,
         metrics=metrics,
@@ -116,4 +112,4 @@ async def open_instance(
             metrics=metrics,
             clock=clock,
         )
-        yield PipelineInstance(poller, pipeline, workers, published, repositories, clock, registry)
+        yield PipelineInstance(poller, pipeline, workers, repositories, clock, registry)

@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed, MatchStatus
+from tally.cricket.repository.key_events import CRICKET_KEY_EVENTS, published_events
 from tally.kit.clock import ManualClock
 from tally.store.api import Engine
+from tally.store.changes import START
 from tests.cricket import factories
 from tests.cricket.faulty_engines import CrashingEngine
 from tests.cricket.match_script import MatchScript, feed_of
@@ -18,6 +21,12 @@ from tests.cricket.pipeline_fakes import FakePushGateway, FakeScores
 from tests.cricket.pipeline_harness import open_cricket_engine, open_instance
 
 BALLS = "1 4 W . 6 6 1 W 2 . 4 4 R 6 1 1 . 2 W 6".split()  # noqa: SIM905  (one word per ball)
+
+
+async def logged_events(engine: Engine, match_id: str) -> list[KeyEvent]:
+    """The events that subscribers of a match receive."""
+    page = await engine.read_changes(CRICKET_KEY_EVENTS, match_id, START, 500)
+    return [event for change in page.changes for event in published_events(change)]
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +72,13 @@ async def test_each_push_and_event_is_sent_once(
             assert len(
                 {(event.identity, event.ball_id) for event in state.published_events}
             ) == len(state.published_events)
-        events = [event for instance in instances for event in instance.published.events]
+        events = [event for match_id in matches for event in await logged_events(engine, match_id)]
         recorded = [
             event
             for match_id in matches
             for event in (await instances[0].state(match_id)).published_events
         ]
-        assert len(events) == len(recorded)
+        assert events == recorded, "streams send each event once, in order"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tally.devices.api.schemas import requests, responses
-from tally.devices.model.records import Reading
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import ReadingRepository
 from tally.devices.service.devices import FleetService
@@ -69,7 +68,6 @@ class UnreliableServer:
         self._engine = engine
         self._clock = clock
         self._outcomes: Iterator[str] = iter(())
-        self.published: list[str] = []
         self.start()
 
     def start(self) -> None:
@@ -83,7 +81,7 @@ class UnreliableServer:
             TTLCache(self._clock, 300, 100),
         )
         self._ingestion = IngestionService(
-            ReadingRepository(store), devices, self._clock, 90 * 86_400, self
+            ReadingRepository(store), devices, self._clock, 90 * 86_400
         )
 
     def schedule(self, outcomes: Iterable[str]) -> None:
@@ -118,9 +116,6 @@ class UnreliableServer:
             return None
         body: Json = msgspec.to_builtins(responses.receipt_body(receipt))
         return body
-
-    def publish(self, readings: Sequence[Reading]) -> None:
-        self.published += [reading.batch_id for reading in readings]
 
     async def _transact_each(
         self, transactions: Sequence[Transaction]

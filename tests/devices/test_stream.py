@@ -19,6 +19,7 @@ class Subscriber:
         self.reader = reader
         self.writer = writer
         self._text = ""
+        self.first: dict[str, str] = {}
 
     async def event(self) -> dict[str, str]:
         """Read the next event; return its fields."""
@@ -53,14 +54,19 @@ async def subscribe(
     response = (await reader.readuntil(b"\r\n\r\n")).decode()
     assert "HTTP/1.1 200 OK" in response
     assert "content-type: text/event-stream" in response
+    subscriber = Subscriber(reader, writer)
     try:
-        yield Subscriber(reader, writer)
+        if not last_event_id:
+            subscriber.first = await subscriber.event()
+            assert subscriber.first["event"] == "snapshot"
+        yield subscriber
     finally:
         writer.transport.abort()
 
 
 def batch_ids(readings: list[Json]) -> list[str]:
-    return [str(reading["batch_id"]) for reading in readings]
+    """The batch ids; on DynamoDB, readings of one request are stored in any order."""
+    return sorted(str(reading["batch_id"]) for reading in readings)
 
 
 async def test_subscribers_receive_stored_readings(server: DevicesServer, key: str) -> None:
@@ -75,9 +81,10 @@ async def test_subscribers_receive_stored_readings(server: DevicesServer, key: s
             key=key,
         )
         await server.store_readings(board, [board.reading(3)], key)
-        expected = (await server.readings(board))[1:]
-        assert await one.readings(3) == expected
-        assert await two.readings(3) == expected
+        expected = batch_ids((await server.readings(board))[1:])
+        received = await one.readings(3)
+        assert batch_ids(received) == expected
+        assert await two.readings(3) == received
 
 
 async def test_a_full_batch_reaches_a_reading_client(server: DevicesServer, key: str) -> None:
@@ -101,6 +108,25 @@ async def test_a_reconnecting_client_gets_missed_readings(server: DevicesServer,
     await server.store_readings(board, [board.reading(1), board.reading(2)], key)
     async with subscribe(server, board, seen["id"]) as again:
         assert batch_ids(await again.readings(2)) == batch_ids([board.reading(1), board.reading(2)])
+
+
+async def test_a_snapshot_contains_the_latest_reading(server: DevicesServer, key: str) -> None:
+    """A client may continue after it, and gets another one if it cannot continue."""
+    board = Board()
+    await server.post("/register", board.registration(), key=key)
+    async with subscribe(server, board) as subscriber:
+        body = json.loads(subscriber.first["data"])
+        assert body == {"hardware_id": board.hardware_id, "latest": None}
+    await server.store_readings(board, [board.reading(0), board.reading(1)], key)
+    async with subscribe(server, board, subscriber.first["id"]) as again:
+        assert batch_ids(await again.readings(2)) == batch_ids(await server.readings(board))
+    for number, unknown in enumerate(("nothing", "0" * 12 + ".1.1.0"), start=2):
+        async with subscribe(server, board, unknown) as lost:
+            snapshot = await lost.event()
+            assert snapshot["event"] == "snapshot"
+            assert json.loads(snapshot["data"])["latest"] == (await server.readings(board))[-1]
+            await server.store_readings(board, [board.reading(number)], key)
+            assert await lost.readings(1) == (await server.readings(board))[-1:]
 
 
 async def test_a_stalled_client_is_dropped_without_affecting_others(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from tally.kit.clock import ManualClock
-from tally.kit.event_stream import EventStream, Snapshot
-from tally.kit.hub import Hub, StreamSubscription
+from tally.kit.event_stream import EventStream, ReadState, StateSource
+from tally.kit.hub import Hub, StreamSubscription, encode_event
 from tally.kit.metrics import Metrics
 from tests.kit.conftest import LogLines
 from tests.kit.serving import serve_handler
@@ -19,12 +19,18 @@ from tests.kit.test_hub import parse
 
 
 @asynccontextmanager
-async def streaming(hub: Hub, snapshot: Snapshot | None = None) -> AsyncIterator[str]:
+async def streaming(hub: Hub, read: ReadState | None = None) -> AsyncIterator[str]:
+    """A server with one stream, whose first event is a state."""
+
     async def handler(request: Request) -> ASGIApp:
-        return EventStream(hub, "board", request, snapshot)
+        return EventStream(hub, StateSource("board", read or initial_state), request)
 
     async with serve_handler(handler, method="GET", on_stopping=hub.close) as url:
         yield url
+
+
+async def initial_state() -> tuple[str, object]:
+    return "state", 0
 
 
 class SSEClient:
@@ -85,48 +91,30 @@ def hub(metrics: Metrics) -> TrackingHub:
     return TrackingHub(metrics)
 
 
-async def test_published_events_arrive(hub: Hub) -> None:
+async def test_published_messages_follow_the_current_state(hub: Hub) -> None:
     async with streaming(hub) as url:
         listener = await SSEClient.connect(url)
         assert "HTTP/1.1 200 OK" in listener.head
         assert "content-type: text/event-stream" in listener.head
         assert "cache-control: no-store" in listener.head
         assert "x-request-id: " in listener.head
-        hub.publish("board", "update", {"rank": 1})
-        [event] = parse(await listener.chunk())
-        assert (event["event"], event["data"]) == ("update", '{"rank":1}')
+        assert parse(await listener.chunk()) == [{"event": "state", "data": "0"}]
+        hub.publish_state("board", "update", {"rank": 1})
+        assert parse(await listener.chunk()) == [{"event": "update", "data": '{"rank":1}'}]
         await listener.close()
 
 
-async def test_only_a_new_client_gets_a_snapshot(hub: Hub) -> None:
-    """The snapshot has an event ID, so that a client can reconnect right after it."""
+async def test_messages_during_the_opening_follow_it(hub: Hub) -> None:
+    async def read() -> tuple[str, object]:
+        hub.publish("board", 1, encode_event("update", 2))
+        return "state", 1
 
-    async def snapshot() -> tuple[str, object]:
-        return "snapshot", [1, 2, 3]
-
-    async with streaming(hub, snapshot) as url:
-        newcomer = await SSEClient.connect(url)
-        [first] = parse(await newcomer.chunk())
-        assert (first["event"], first["data"]) == ("snapshot", "[1,2,3]")
-        await newcomer.close()
-        hub.publish("board", "update", 4)
-        returned = await SSEClient.connect(url, first["id"])
-        [missed] = parse(await returned.chunk())
-        assert (missed["event"], missed["data"]) == ("update", "4")
-        await returned.close()
-
-
-async def test_events_during_the_snapshot_follow_it(hub: Hub) -> None:
-    async def snapshot() -> tuple[str, object]:
-        hub.publish("board", "update", 2)
-        return "snapshot", 1
-
-    async with streaming(hub, snapshot) as url:
+    async with streaming(hub, read) as url:
         listener = await SSEClient.connect(url)
         text = await listener.chunk()
         while "update" not in text:
             text += await listener.chunk()
-        assert [event["event"] for event in parse(text)] == ["snapshot", "update"]
+        assert [event["event"] for event in parse(text)] == ["state", "update"]
         await listener.close()
 
 
@@ -148,10 +136,12 @@ async def test_a_client_that_does_not_read_is_disconnected(
     """Its connection is aborted; clients that read are not affected."""
     async with streaming(hub) as url:
         stalled, reading = await SSEClient.connect(url), await SSEClient.connect(url)
+        await reading.chunk()
         stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
         received: list[dict[str, str]] = []
         while clients(metrics) == 2:
-            hub.publish("board", str(len(received)), "x" * 100_000)
+            number = len(received)
+            hub.publish("board", number + 1, encode_event(str(number), "x" * 100_000))
             received += parse(await reading.chunk())
         assert [event["event"] for event in received] == [
             str(number) for number in range(len(received))
@@ -168,7 +158,7 @@ async def test_a_client_that_does_not_read_is_disconnected(
 async def test_shutdown_sends_a_reconnection_delay_and_does_not_wait(hub: Hub) -> None:
     async with streaming(hub) as url:
         listener = await SSEClient.connect(url)
-    [farewell] = parse(await listener.everything())
+    *_, farewell = parse(await listener.everything())
     assert farewell["event"] == "reconnect"
     assert int(farewell["retry"]) > 0
     assert await listener.reader.read() == b""
@@ -193,11 +183,11 @@ async def test_a_head_request_returns_immediately(hub: TrackingHub, metrics: Met
         await listener.close()
 
 
-async def test_a_failed_snapshot_is_an_ordinary_error(hub: Hub, metrics: Metrics) -> None:
-    async def snapshot() -> tuple[str, object]:
+async def test_a_failed_opening_is_an_ordinary_error(hub: Hub, metrics: Metrics) -> None:
+    async def read() -> tuple[str, object]:
         raise RuntimeError("no display state")
 
-    async with streaming(hub, snapshot) as url:
+    async with streaming(hub, read) as url:
         listener = await SSEClient.connect(url)
         assert "HTTP/1.1 500" in listener.head
         assert clients(metrics) == 0
@@ -207,7 +197,8 @@ async def test_a_failed_snapshot_is_an_ordinary_error(hub: Hub, metrics: Metrics
 async def test_many_clients_get_the_same_bytes(hub: Hub) -> None:
     async with streaming(hub) as url:
         listeners = await asyncio.gather(*(SSEClient.connect(url) for _ in range(200)))
-        hub.publish("board", "update", {"rank": 1})
+        await asyncio.gather(*(listener.chunk() for listener in listeners))
+        hub.publish_state("board", "update", {"rank": 1})
         chunks = await asyncio.gather(*(listener.chunk() for listener in listeners))
         assert len(set(chunks)) == 1
         await asyncio.gather(*(listener.close() for listener in listeners))

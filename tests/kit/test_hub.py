@@ -1,197 +1,144 @@
-"""Every subscriber receives each message once and in order, or learns that it missed some."""
+"""Every subscriber receives each event once and in order, and the latest state."""
 
 import asyncio
 import json
 import random
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
-from tally.kit.hub import MAX_QUEUED_BYTES, PING, Hub, StreamSubscription
+from tally.kit.hub import MAX_QUEUED_BYTES, MAX_UNREAD, PING, Hub, StreamSubscription, encode_event
 from tally.kit.metrics import Metrics
 
 
-def make_hub(
-    clock: ManualClock | None = None, metrics: Metrics | None = None, **options: Any
-) -> Hub:
-    return Hub(clock or ManualClock(), metrics or Metrics(), **options)
+@pytest.fixture
+def hub(clock: ManualClock, metrics: Metrics) -> Hub:
+    return Hub(clock, metrics, ping_seconds=15, rng=random.Random(7))
 
 
-async def read_events(subscription: StreamSubscription) -> list[dict[str, str]]:
-    """Return the queued events, parsed as a browser would."""
-    return parse((await subscription.next()).decode())
+def publish(hub: Hub, number: int, topic: str = "board") -> None:
+    """Publish an event whose content is its sequence number."""
+    hub.publish(topic, number, encode_event("update", number, f"id-{number}"))
 
 
 def parse(text: str) -> list[dict[str, str]]:
+    """Parse events as a browser would."""
     return [
         dict(line.split(": ", 1) for line in event.split("\n"))
         for event in text.split("\n\n")
-        if event
+        if event and not event.startswith(":")
     ]
 
 
-async def test_a_message_reaches_all_subscribers_of_its_topic() -> None:
-    hub = make_hub()
-    one, other, elsewhere = (
-        hub.subscribe("match:1"),
-        hub.subscribe("match:1"),
-        hub.subscribe("match:2"),
-    )
-    hub.publish("match:1", "display", {"runs": 4})
-    hub.publish("match:2", "display", {"runs": 6})
-    for subscription, runs in ((one, 4), (other, 4), (elsewhere, 6)):
+async def read_events(subscription: StreamSubscription) -> list[dict[str, str]]:
+    return parse((await subscription.next()).decode())
+
+
+async def read_numbers(subscription: StreamSubscription) -> list[int]:
+    return [int(event["data"]) for event in await read_events(subscription)]
+
+
+async def test_an_event_reaches_all_subscribers_of_its_topic(hub: Hub) -> None:
+    one, other, elsewhere = hub.subscribe("m1"), hub.subscribe("m1"), hub.subscribe("m2")
+    publish(hub, 4, "m1")
+    publish(hub, 6, "m2")
+    for subscription, number in ((one, 4), (other, 4), (elsewhere, 6)):
         [event] = await read_events(subscription)
-        assert event["event"] == "display"
-        assert json.loads(event["data"]) == {"runs": runs}
+        assert event == {"id": f"id-{number}", "event": "update", "data": str(number)}
 
 
-async def test_a_message_is_serialised_once_for_all_clients() -> None:
-    """All subscribers share the same bytes object."""
-    hub = make_hub()
-    subscriptions = [hub.subscribe("board") for _ in range(100)]
-    hub.publish("board", "update", {"rank": 1})
-    assert len({id(subscription._chunks[0]) for subscription in subscriptions}) == 1
-
-
-async def test_a_message_without_subscribers_is_not_serialised() -> None:
-    """An unserialisable message is harmless before the first and after the last subscriber."""
-    hub = make_hub()
-    hub.publish("board", "update", object())
+async def test_events_that_a_client_has_are_not_repeated(hub: Hub) -> None:
+    """Neither those that were queued before the replay ended, nor those that come later."""
     subscription = hub.subscribe("board")
-    hub.unsubscribe("board", subscription)
-    hub.publish("board", "update", object())
+    publish(hub, 1)
+    publish(hub, 2)
+    subscription.start(after=3)
+    publish(hub, 3)
+    publish(hub, 4)
+    assert await read_numbers(subscription) == [4]
+
+
+async def test_a_client_receives_only_the_latest_state_after_its_events(hub: Hub) -> None:
+    subscription = hub.subscribe("board")
+    hub.publish_state("board", "state", "old")
+    publish(hub, 1)
+    hub.publish_state("board", "state", "new")
+    events = await read_events(subscription)
+    assert [event["data"] for event in events] == ["1", '"new"']
+    assert "id" not in events[1], "a state does not move the client's position"
+
+
+async def test_an_unchanged_state_is_not_sent_again(hub: Hub) -> None:
+    subscription = hub.subscribe("board")
+    hub.publish_state("board", "state", 1)
+    assert await read_numbers(subscription) == [1]
+    hub.publish_state("board", "state", 1)
+    hub.publish_state("board", "state", 2)
+    assert await read_numbers(subscription) == [2]
+
+
+async def test_a_state_without_subscribers_is_not_serialised(hub: Hub) -> None:
+    """An unserialisable state is harmless before the first and after the last subscriber."""
+    hub.publish_state("board", "state", object())
+    hub.unsubscribe("board", hub.subscribe("board"))
+    hub.publish_state("board", "state", object())
     hub.subscribe("board")
     with pytest.raises(TypeError):
-        hub.publish("board", "update", object())
+        hub.publish_state("board", "state", object())
 
 
+@pytest.mark.parametrize("kind", ["event", "state", "ping"])
 async def test_only_a_slow_client_is_dropped(
-    metrics: Metrics,
+    hub: Hub, clock: ManualClock, metrics: Metrics, kind: str
 ) -> None:
-    hub = make_hub(metrics=metrics, queue_size=3)
+    """Whatever it does not read."""
     slow, quick = hub.subscribe("board"), hub.subscribe("board")
-    dropped = False
-
-    def drop() -> None:
-        nonlocal dropped
-        dropped = True
-
-    slow.on_dropped = drop
-    received = []
-    for number in range(5):
-        hub.publish("board", "update", number)
-        received += await read_events(quick)
-    assert dropped
+    dropped = asyncio.Event()
+    slow.on_dropped = dropped.set
+    running = asyncio.create_task(hub.run())
+    await clock.until_sleeping()
+    for number in range(1, MAX_UNREAD + 2):
+        if kind == "event":
+            publish(hub, number)
+            hub.publish("board", number, b"x" * (MAX_QUEUED_BYTES // MAX_UNREAD + 1))
+        elif kind == "state":
+            hub.publish_state("board", "state", number)
+        else:
+            await clock.advance(15)
+        assert not quick.has_ended
+        if hub.subscriber_count("board") == 2 or number > MAX_UNREAD:
+            assert await quick.next()
+    running.cancel()
+    assert dropped.is_set()
     assert await slow.next() == b""
-    assert [int(event["data"]) for event in received] == [0, 1, 2, 3, 4]
     assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 1
     assert metrics.registry.get_sample_value("tally_stream_clients") == 1
 
 
-async def test_a_reconnecting_client_receives_missed_messages() -> None:
-    """This includes messages published while there were no subscribers."""
-    hub = make_hub()
-    first = hub.subscribe("board")
-    hub.publish("board", "update", 1)
-    [seen] = await read_events(first)
-    hub.unsubscribe("board", first)
-    hub.publish("board", "update", 2)
-    hub.publish("board", "update", 3)
-    again = hub.subscribe("board", seen["id"])
-    assert not again.needs_snapshot
-    assert [int(event["data"]) for event in await read_events(again)] == [2, 3]
-
-
-@pytest.mark.parametrize(
-    "last",
-    [None, "", "abc", "1", "-1", "feedfacecafe-1", "é-1", "{origin}-x", "{origin}-" + "9" * 5000],
-)
-def test_an_unknown_event_id_needs_a_snapshot(last: str | None) -> None:
-    """No ID, an invalid ID, or an ID of another process."""
-    hub = make_hub()
-    hub.subscribe("board")
-    hub.publish("board", "update", 1)
-    assert hub.subscribe("board", last and last.replace("{origin}", hub._origin)).needs_snapshot
-
-
-async def test_a_batch_is_one_chunk_and_drops_no_client_that_keeps_up() -> None:
-    """A batch may exceed the queue size; contents are not consumed without subscribers."""
-    hub = make_hub(queue_size=2)
+async def test_pings_are_sent(hub: Hub, clock: ManualClock) -> None:
     subscription = hub.subscribe("board")
-    for start in (0, 100):
-        hub.publish_all("board", "update", iter(range(start, start + 100)))
-        assert [event["data"] for event in await read_events(subscription)] == [
-            str(number) for number in range(start, start + 100)
-        ]
-    unused = iter([1])
-    hub.publish_all("elsewhere", "update", unused)
-    assert next(unused) == 1
-
-
-async def test_a_client_is_dropped_for_queued_bytes_too() -> None:
-    """Its queue is limited in bytes, however few the messages."""
-    metrics = Metrics()
-    hub = make_hub(metrics=metrics, queue_size=1_000)
-    hub.subscribe("board")
-    for _ in range(2):
-        hub.publish("board", "update", "x" * (MAX_QUEUED_BYTES // 2))
-    assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 0
-    hub.publish("board", "update", "x")
-    assert metrics.registry.get_sample_value("tally_stream_clients_dropped_total") == 1
-
-
-async def test_a_client_that_missed_more_than_the_history_needs_a_snapshot() -> None:
-    hub = make_hub(history_size=2)
-    first = hub.subscribe("board")
-    for number in range(5):
-        hub.publish("board", "update", number)
-    seen = [event["id"] for event in await read_events(first)]
-    needs = [hub.subscribe("board", last).needs_snapshot for last in seen]
-    assert needs == [True, True, False, False, False]
-
-
-async def test_a_topic_expires_after_its_last_subscriber_leaves(clock: ManualClock) -> None:
-    """A client that returns later may have missed messages and needs a snapshot."""
-    hub = make_hub(clock, linger_seconds=30)
-    first = hub.subscribe("board")
-    hub.publish("board", "update", 1)
-    [seen] = await read_events(first)
-    hub.unsubscribe("board", first)
-    await clock.advance(29)
-    again = hub.subscribe("board", seen["id"])
-    assert not again.needs_snapshot
-    hub.unsubscribe("board", again)
-    await clock.advance(30)
-    assert hub.subscribe("board", seen["id"]).needs_snapshot
-
-
-async def test_pings_are_sent_and_expired_topics_removed(clock: ManualClock) -> None:
-    hub = make_hub(clock, ping_seconds=15, linger_seconds=20)
-    staying, leaving = hub.subscribe("board"), hub.subscribe("old")
-    hub.unsubscribe("old", leaving)
     running = asyncio.create_task(hub.run())
     await clock.until_sleeping()
     await clock.advance(30)
     running.cancel()
-    assert await staying.next() == PING * 2
-    assert set(hub._topics) == {"board"}
+    assert await subscription.next() == PING * 2
 
 
-async def test_closing_sends_every_client_a_reconnection_delay() -> None:
+async def test_closing_sends_every_client_a_reconnection_delay(hub: Hub) -> None:
     """It follows the queued messages, and the delays are spread out."""
-    hub = make_hub(reconnect_ms=(500, 3000), rng=random.Random(7))
     subscriptions = [hub.subscribe("board") for _ in range(20)]
-    hub.publish("board", "update", 1)
+    publish(hub, 1)
+    hub.publish_state("board", "state", 2)
     hub.close()
     waits = set()
     for subscription in subscriptions:
-        update, reconnect = await read_events(subscription)
-        assert update["event"] == "update"
-        assert reconnect["event"] == "reconnect"
+        update, state, reconnect = await read_events(subscription)
+        assert (update["event"], state["event"], reconnect["event"]) == (
+            "update",
+            "state",
+            "reconnect",
+        )
         assert json.loads(reconnect["data"]) == {"retryMs": int(reconnect["retry"])}
         waits.add(int(reconnect["retry"]))
         assert await subscription.next() == b""
@@ -201,73 +148,19 @@ async def test_closing_sends_every_client_a_reconnection_delay() -> None:
         hub.subscribe("board")
 
 
-def test_unsubscribing_is_idempotent(metrics: Metrics) -> None:
-    hub = make_hub(metrics=metrics)
+async def test_nothing_follows_the_end_of_a_stream(hub: Hub) -> None:
+    subscription = hub.subscribe("board")
+    hub.end("board", "deleted", {})
+    publish(hub, 1)
+    hub.publish_state("board", "state", 2)
+    assert [event["event"] for event in await read_events(subscription)] == ["deleted"]
+    assert await subscription.next() == b""
+
+
+def test_unsubscribing_is_idempotent(hub: Hub, metrics: Metrics) -> None:
     subscription = hub.subscribe("board")
     for _ in range(2):
         hub.unsubscribe("board", subscription)
     hub.unsubscribe("nowhere", subscription)
     assert metrics.registry.get_sample_value("tally_stream_clients") == 0
-
-
-class Viewer:
-    """A client like a browser: it disconnects, reconnects with its last event ID, and reads."""
-
-    def __init__(self, hub: Hub, published: list[int]) -> None:
-        self.hub = hub
-        self.published = published
-        self.seen: list[int] = []
-        self.last: str | None = None
-        self.subscription: StreamSubscription | None = None
-
-    def connect(self) -> None:
-        if self.subscription is None:
-            self.subscription = self.hub.subscribe("board", self.last)
-            if self.subscription.needs_snapshot:
-                self.seen = list(self.published)
-                self.last = self.subscription.position
-
-    def disconnect(self) -> None:
-        if self.subscription is not None:
-            self.hub.unsubscribe("board", self.subscription)
-            self.subscription = None
-
-    async def read(self) -> None:
-        if self.subscription is not None and self.subscription._chunks:
-            for event in await read_events(self.subscription):
-                self.seen.append(int(event["data"]))
-                self.last = event["id"]
-
-
-steps = st.lists(
-    st.sampled_from(["publish", "read", "disconnect", "connect", "elsewhere", "wait"]), max_size=60
-)
-
-
-@given(steps, st.integers(1, 8), st.integers(1, 8))
-async def test_no_message_is_lost_duplicated_or_reordered(
-    steps: list[str], queue: int, history: int
-) -> None:
-    """A client has each message once and in order, or requested a snapshot."""
-    clock = ManualClock()
-    hub = make_hub(clock, queue_size=queue, history_size=history, linger_seconds=30)
-    published: list[int] = []
-    viewer = Viewer(hub, published)
-    for step in steps:
-        if step == "publish":
-            hub.publish("board", "update", len(published))
-            published.append(len(published))
-        elif step == "elsewhere":
-            hub.subscribe("other")
-            hub.publish("other", "update", -1)
-        elif step == "wait":
-            await clock.advance(20)
-        elif step == "read":
-            await viewer.read()
-        else:
-            getattr(viewer, step)()
-        assert viewer.seen == published[: len(viewer.seen)]
-    viewer.disconnect()
-    viewer.connect()
-    await viewer.read()
-    assert viewer.seen == published
+    assert not hub.is_active("board")

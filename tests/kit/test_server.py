@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
 from tally.kit.clock import SystemClock
-from tally.kit.event_stream import EventStream
+from tally.kit.event_stream import EventStream, StateSource
 from tally.kit.http import Json
 from tally.kit.hub import Hub
 from tally.kit.metrics import Metrics
@@ -151,8 +151,11 @@ async def test_the_server_accepts_connections_during_the_shutdown_delay() -> Non
     hub, order = Hub(SystemClock(), Metrics()), list[str]()
     hub_closed = asyncio.Event()
 
+    async def current() -> tuple[str, object]:
+        return "state", {}
+
     async def events(request: Request) -> EventStream:
-        return EventStream(hub, "topic", request)
+        return EventStream(hub, StateSource("topic", current), request)
 
     async def fast(_: Request) -> Response:
         order.append("answered")

@@ -85,7 +85,7 @@ def read_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
 
 def test_the_database_keeps_its_tables_and_columns(path: Path) -> None:
     assert read_rows(path, "PRAGMA application_id") == [(1413565529,)]
-    assert read_rows(path, "PRAGMA user_version") == [(5,)]
+    assert read_rows(path, "PRAGMA user_version") == [(6,)]
     names = read_rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")
     columns = {
         name: " ".join(column[1] for column in read_rows(path, f'PRAGMA table_info("{name}")'))

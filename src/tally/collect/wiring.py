@@ -11,7 +11,7 @@ from pyreqwest.client import Client, ClientBuilder
 
 from tally.collect.activity_files.process import FileParser
 from tally.collect.api.auth import CollectAuth
-from tally.collect.api.events import MilestonePoller, MilestonePublisher, milestone_poller
+from tally.collect.api.events import MilestoneStreams
 from tally.collect.api.handlers import Handlers
 from tally.collect.api.routes import collect_api
 from tally.collect.jobs import collect_jobs
@@ -19,7 +19,9 @@ from tally.collect.oidc import OidcGateway
 from tally.collect.repository.audit import AuditRepository
 from tally.collect.repository.idempotency import IdempotencyRepository
 from tally.collect.repository.main import CollectRepository
+from tally.collect.repository.milestone_items import MilestoneLog, milestone_change
 from tally.collect.repository.sessions import BrowserSessionRepository
+from tally.collect.repository.table import user_pk
 from tally.collect.service.accounts import AccountService
 from tally.collect.service.audit import AuditSearch, AuditTrail
 from tally.collect.service.deletion_steps import DeletionSteps
@@ -69,6 +71,7 @@ from tally.settings import LOOPBACK_HOSTS, Secret, SettingsError
 
 REPOSITORIES: Final = (
     CollectRepository,
+    MilestoneLog,
     BrowserSessionRepository,
     AuditRepository,
     IdempotencyRepository,
@@ -100,7 +103,6 @@ async def open_collect(dependencies: Dependencies) -> AsyncIterator[Collect]:
             ["TALLY_COLLECT_PLAIN_HTTP requires TALLY_HOST to be a loopback address"]
         )
     secret = dependencies.secret(settings.collect_secret, "collect.key")
-    repository = CollectRepository(dependencies.store)
     async with (
         ClientBuilder()
         .timeout(timedelta(seconds=REQUEST_TIMEOUT_SECONDS))
@@ -113,11 +115,8 @@ async def open_collect(dependencies: Dependencies) -> AsyncIterator[Collect]:
             secret,
             dropped_audit_events(dependencies.metrics),
         ) as audit,
-        milestone_poller(
-            repository.versions, repository.milestone, dependencies.hub, dependencies.clock
-        ) as poller,
     ):
-        yield _Builder(dependencies, client, audit, poller, secret).build()
+        yield _Builder(dependencies, client, audit, secret).build()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,6 @@ class _Builder:
     dependencies: Dependencies
     client: Client
     audit: AuditTrail
-    poller: MilestonePoller
     secret: Secret
 
     def build(self) -> Collect:
@@ -145,7 +143,13 @@ class _Builder:
                 settings.collect_public_url,
                 settings.collect_plain_http,
             ),
-            poller=self.poller,
+            milestone_streams=MilestoneStreams(
+                MilestoneLog(self.dependencies.store),
+                milestone_change,
+                user_pk,
+                self.dependencies.hub,
+                self.dependencies.clock,
+            ),
             cursors=self.dependencies.cursors,
             hub=self.dependencies.hub,
             readiness=self.dependencies.readiness,
@@ -205,9 +209,7 @@ class _Builder:
         workouts = WorkoutReader(
             repository, TTLCache(clock, INDEXED_CACHE_SECONDS, MAX_CACHED_PROFILES)
         )
-        engine = ProgressEngine(
-            repository, workouts, models, clock, audit, MilestonePublisher(self.poller)
-        )
+        engine = ProgressEngine(repository, workouts, models, clock, audit)
         retries = EventRetries(repository, clock, metrics)
         linking = LinkingService(repository, sessions, strava, encryptor, audit, clock, retries)
         secrets = self._webhook_secrets()

@@ -7,12 +7,12 @@ from typing import Final
 
 from tally.dependencies import Dependencies
 from tally.devices.api.auth import DevicesAuth
-from tally.devices.api.events import ReadingPublisher
+from tally.devices.api.events import ReadingStreams
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.routes import devices_api
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import ApiKeyRepository
-from tally.devices.repository.readings import ReadingRepository
+from tally.devices.repository.readings import ReadingLog, ReadingRepository, inserted_reading
 from tally.devices.service.devices import (
     LAST_SEEN_INTERVAL,
     NAME_CACHE_SECONDS,
@@ -29,7 +29,7 @@ from tally.kit.operators import protect
 from tally.kit.rate_limiter import RateLimiter
 from tally.kit.ttl_cache import TTLCache
 
-REPOSITORIES: Final = (DeviceRepository, ReadingRepository, ApiKeyRepository)
+REPOSITORIES: Final = (DeviceRepository, ReadingRepository, ReadingLog, ApiKeyRepository)
 MAX_CACHED: Final = 50_000
 
 
@@ -53,6 +53,12 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
         cursors=dependencies.cursors,
         hub=dependencies.hub,
         streams=dependencies.streams,
+        readings=ReadingStreams(
+            ReadingLog(dependencies.store),
+            inserted_reading,
+            dependencies.hub,
+            dependencies.clock,
+        ),
         operators=dependencies.operators,
     )
     yield Devices(protect(devices_api(handlers), dependencies.operators), services)
@@ -72,7 +78,6 @@ def _services(dependencies: Dependencies) -> DevicesServices:
         devices,
         clock,
         settings.devices_retention_days * 86_400,
-        ReadingPublisher(dependencies.hub),
     )
     return DevicesServices(
         _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository)

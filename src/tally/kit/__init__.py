@@ -2,7 +2,7 @@
 
 Each module is small and independent. `http`, `body`, `endpoints`, `openapi`, `docs` and `server`
 handle requests. `auth`, `keyring`, `token_issuer`, `cursors`, `encryption` and `keyfile` handle
-credentials and secrets. `hub`, `event_stream` and `change_poller` serve server-sent events. `jobs`,
+credentials and secrets. `hub` and `event_stream` serve server-sent events. `jobs`,
 `locks`, `retry` and `breaker` run work that may fail. `logs` and `metrics` report on all of it.
 docs/kit.md describes how they work together.
 """

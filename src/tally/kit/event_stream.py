@@ -1,6 +1,10 @@
 """The HTTP response for server-sent events: streams a hub topic to a client.
 
-    return EventStream(hub, f"match:{match_id}", request, snapshot=current_display)
+    return EventStream(hub, StateSource("leaderboard", current_leaderboard), request)
+
+A source names the topic and sends the first messages of a connection. A *state stream* begins with
+the current state on every connect (`StateSource`). An *event stream* continues after the client's
+`Last-Event-ID`, or begins with a snapshot (`tally.instance.change_feed`).
 
 The stream ends with the session of its client (`end`). A disconnected client is detected
 immediately. The hub drops a connected client that does not read, and its connection is aborted to
@@ -8,16 +12,18 @@ free its buffers.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Final, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from tally.kit.hub import Hub, StreamSubscription, encode_event, noop
 
-Snapshot: TypeAlias = Callable[[], Awaitable[tuple[str, object]]]
+# Returns the name of a state's event and its content.
+ReadState: TypeAlias = Callable[[], Awaitable[tuple[str, object]]]
 
 # The scope extension of `tally.kit.server` that aborts the connection.
 ABORT: Final = "tally.abort"
@@ -30,23 +36,47 @@ HEADERS: Final = [
 ]
 
 
-class EventStream:
-    """The response of an SSE route: a snapshot if the client needs one, then live events."""
+class StreamSource(Protocol):
+    """Where a stream comes from."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        topic: str,
-        request: Request,
-        snapshot: Snapshot | None = None,
-        while_open: AbstractContextManager[object] | None = None,
-    ) -> None:
-        """Enter `while_open` for as long as the client is connected."""
-        self._while_open = nullcontext() if while_open is None else while_open
+    @property
+    def topic(self) -> str:
+        """The hub topic of the stream."""
+
+    def following(self, subscription: StreamSubscription) -> AbstractAsyncContextManager[object]:
+        """Publish to the topic inside the block."""
+
+    def opening(
+        self, subscription: StreamSubscription, last_event_id: str | None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the messages that precede those of the subscription, which is already active."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSource:
+    """A state stream: the current state on every connect, then the states of the topic."""
+
+    topic: str
+    read: ReadState
+
+    def following(self, subscription: StreamSubscription) -> AbstractAsyncContextManager[object]:
+        del subscription
+        return nullcontext()
+
+    async def opening(
+        self, subscription: StreamSubscription, last_event_id: str | None
+    ) -> AsyncGenerator[bytes, None]:
+        del subscription, last_event_id
+        yield encode_event(*await self.read())
+
+
+class EventStream:
+    """The response of an SSE route: the opening messages of its source, then live messages."""
+
+    def __init__(self, hub: Hub, source: StreamSource, request: Request) -> None:
         self._hub = hub
-        self._topic = topic
+        self._source = source
         self._last_event_id = request.headers.get("last-event-id")
-        self._snapshot = snapshot
         self._subscription: StreamSubscription | None = None
 
     def end(self) -> None:
@@ -55,38 +85,27 @@ class EventStream:
             self._subscription.end_or_abort(SESSION_ENDED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._while_open:
-            await self._serve(scope, receive, send)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Subscribing before taking the snapshot leaves no gap between the two.
-        subscription = self._hub.subscribe(self._topic, self._last_event_id)
-        self._subscription = subscription
+        # Subscribing before the opening leaves no gap between the two.
+        topic = self._source.topic
+        subscription = self._subscription = self._hub.subscribe(topic)
         try:
-            initial = await self._initial(subscription)
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            if scope["method"] == "HEAD":
-                await send({"type": "http.response.body"})
-            else:
-                await self._stream(initial, subscription, scope, receive, send)
+            async with (
+                self._source.following(subscription),
+                aclosing(self._source.opening(subscription, self._last_event_id)) as opening,
+            ):
+                first = await anext(opening, b"")  # an error is an ordinary response
+                await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+                if scope["method"] == "HEAD":
+                    await send({"type": "http.response.body"})
+                else:
+                    await self._stream(_chunks(first, opening, subscription), scope, receive, send)
         finally:
-            self._hub.unsubscribe(self._topic, subscription)
-
-    async def _initial(self, subscription: StreamSubscription) -> bytes:
-        if self._snapshot is None or not subscription.needs_snapshot:
-            return b""
-        event, content = await self._snapshot()
-        return encode_event(event, content, subscription.position)
+            self._hub.unsubscribe(topic, subscription)
 
     async def _stream(
-        self,
-        initial: bytes,
-        subscription: StreamSubscription,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, chunks: AsyncGenerator[bytes, None], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        writer = asyncio.create_task(_write(initial, subscription, send))
+        writer = asyncio.create_task(_write(chunks, send))
         disconnection = asyncio.create_task(_wait_for_disconnect(receive))
         disconnection.add_done_callback(lambda _: writer.cancel())
         is_dropped = False
@@ -96,7 +115,8 @@ class EventStream:
             is_dropped = True
             writer.cancel()
 
-        subscription.on_dropped = drop
+        if self._subscription is not None:
+            self._subscription.on_dropped = drop
         try:
             await asyncio.wait({writer})
             if is_dropped:
@@ -111,11 +131,21 @@ class EventStream:
             writer.result()
 
 
-async def _write(initial: bytes, subscription: StreamSubscription, send: Send) -> None:
-    if initial:
-        await send({"type": "http.response.body", "body": initial, "more_body": True})
+async def _chunks(
+    first: bytes, opening: AsyncGenerator[bytes, None], subscription: StreamSubscription
+) -> AsyncGenerator[bytes, None]:
+    yield first
+    async for chunk in opening:
+        yield chunk
     while chunk := await subscription.next():
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        yield chunk
+
+
+async def _write(chunks: AsyncGenerator[bytes, None], send: Send) -> None:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if chunk:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body"})
 
 

@@ -1,18 +1,21 @@
-"""Fan-out of server-sent events: publishes messages to the subscribers of a topic.
+"""Fan-out of server-sent events: delivers messages to the subscribers of a topic.
 
-A message is serialised once for all subscribers. Each subscriber has a bounded
-queue, and a subscriber that falls behind is dropped. A client that reconnects with `Last-Event-ID`
-gets the missed messages from the topic's buffer of recent messages. If the buffer does not reach
-back far enough, or the client was connected to another process, it gets a snapshot. At shutdown,
-each client receives a reconnection delay. `tally.kit.event_stream` is the HTTP side.
+There are two kinds of messages. Every subscriber receives each *event*, in order. A *state*
+replaces an earlier one that a client has not read yet. A message is serialised once for all
+subscribers. Each subscriber has a bounded queue, and a subscriber that falls behind is dropped. At
+shutdown, each client receives a reconnection delay.
 
-    hub.publish(f"match:{match_id}", "display", display_state)
+    hub.publish_state(f"match:{match_id}", "display", display_state)
+
+`tally.kit.event_stream` is the HTTP side; `tally.instance.change_feed` publishes the changes of
+tables as events, and replays them for clients that reconnect.
 """
 
 import asyncio
+import math
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -22,27 +25,10 @@ from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
 
 PING: Final = b": ping\n\n"
-# Bytes queued per client before the next chunk: bounds the memory of a slow client.
+# Bytes queued per client before the next message: bounds the memory of a slow client.
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-
-
-class TopicMessage:
-    """An event of a topic; encoded on first use and shared by all clients."""
-
-    __slots__ = ("_bytes", "_content", "_event", "_id", "number")
-
-    def __init__(self, origin: str, number: int, event: str, content: object) -> None:
-        self.number = number
-        self._id = f"{origin}-{number}"
-        self._event = event
-        self._content = content
-        self._bytes: bytes | None = None
-
-    def encoded(self) -> bytes:
-        if self._bytes is None:
-            self._bytes = encode_event(self._event, self._content, self._id)
-            self._content = None
-        return self._bytes
+# States and keep-alive comments that a client may leave unread.
+MAX_UNREAD: Final = 64
 
 
 def encode_event(event: str, content: object, identity: str | None = None) -> bytes:
@@ -52,37 +38,62 @@ def encode_event(event: str, content: object, identity: str | None = None) -> by
 
 
 class StreamSubscription:
-    """The queue of one client.
+    """The queue of one client: events in order, and after them the latest state."""
 
-    `needs_snapshot` is true if the client has missed events that cannot be replayed.
-    """
-
-    def __init__(self, capacity: int, replay: bytes | None, position: str) -> None:
-        self.needs_snapshot = replay is None
-        self.position = position
+    def __init__(self) -> None:
         self.on_dropped: Callable[[], object] = noop
-        self._capacity = capacity
-        self._chunks: deque[bytes] = deque([replay] if replay else [])
-        self._size = 0
-        self._ready = asyncio.Event()
         self.has_ended = False
+        self._events: deque[tuple[float, bytes]] = deque()
+        self._size = 0
+        self._unread = 0
+        self._state = b""
+        self._after = 0
+        self._ready = asyncio.Event()
 
-    def put(self, chunk: bytes) -> bool:
-        """Queue `chunk`, or drop the client and return False if its queue is full."""
-        if len(self._chunks) >= self._capacity or self._size >= MAX_QUEUED_BYTES:
-            self._chunks.clear()
-            self.has_ended = True
-            self._ready.set()
-            self.on_dropped()
-            return False
-        self._chunks.append(chunk)
+    def start(self, after: int) -> None:
+        """Discard events up to this sequence number: the client has them."""
+        self._after = after
+        self._events = deque(entry for entry in self._events if entry[0] > after)
+        self._size = sum(len(chunk) for _, chunk in self._events)
+
+    def put(self, sequence: float, chunk: bytes) -> bool:
+        """Queue an event, or drop the client and return False if its queue is full."""
+        if sequence <= self._after or self.has_ended:
+            return True
+        if self._size >= MAX_QUEUED_BYTES:
+            return self._drop()
+        self._events.append((sequence, chunk))
         self._size += len(chunk)
         self._ready.set()
         return True
 
+    def put_state(self, chunk: bytes) -> bool:
+        """Queue a state instead of an unread one, or drop the client and return False."""
+        if self.has_ended:
+            return True
+        self._unread += 1
+        if self._unread > MAX_UNREAD:
+            return self._drop()
+        self._state = chunk
+        self._ready.set()
+        return True
+
+    def ping(self) -> bool:
+        """Queue a keep-alive comment, or drop the client and return False."""
+        self._unread += 1
+        return self._drop() if self._unread > MAX_UNREAD else self.put(math.inf, PING)
+
+    def _drop(self) -> bool:
+        self._events.clear()
+        self._state = b""
+        self.has_ended = True
+        self._ready.set()
+        self.on_dropped()
+        return False
+
     def end(self, final_chunk: bytes) -> None:
-        """End the stream after the queued chunks and `final_chunk`."""
-        self._chunks.append(final_chunk)
+        """End the stream after the queued messages and `final_chunk`."""
+        self._state += final_chunk
         self.has_ended = True
         self._ready.set()
 
@@ -94,13 +105,14 @@ class StreamSubscription:
             self.end(final_chunk)
 
     async def next(self) -> bytes:
-        """Return all queued chunks as one; empty at the end of the stream."""
-        while not self._chunks and not self.has_ended:
+        """Return all queued messages as one chunk; empty at the end of the stream."""
+        while not self._events and not self._state and not self.has_ended:
             self._ready.clear()
             await self._ready.wait()
-        chunk = b"".join(self._chunks)
-        self._chunks.clear()
-        self._size = 0
+        chunk = b"".join([*(chunk for _, chunk in self._events), self._state])
+        self._events.clear()
+        self._size = self._unread = 0
+        self._state = b""
         return chunk
 
 
@@ -109,115 +121,90 @@ def noop() -> None:
 
 
 class Topic:
-    """The subscribers of a topic and its recent messages."""
+    """The subscribers of a topic, and the last state that was published."""
 
-    def __init__(self, number: int, history: int) -> None:
+    __slots__ = ("state", "subscriptions")
+
+    def __init__(self) -> None:
         self.subscriptions: set[StreamSubscription] = set()
-        self.expires_at: float | None = None
-        self._recent: deque[TopicMessage] = deque(maxlen=history)
-        # Messages up to this number may be missing from `_recent`.
-        self._evicted = number
-
-    def append(self, message: TopicMessage) -> None:
-        if len(self._recent) == self._recent.maxlen:
-            self._evicted = self._recent[0].number
-        self._recent.append(message)
-
-    def since(self, number: int) -> bytes | None:
-        """Return the messages after `number`, or None if some may be missing."""
-        if number < self._evicted:
-            return None
-        return b"".join(message.encoded() for message in self._recent if message.number > number)
+        self.state = b""
 
 
 class Hub:
-    """The topics of a process.
-
-    A topic exists while it has subscribers and for `linger_seconds` after the last one leaves.
-    """
+    """The topics of a process. A topic exists while it has subscribers."""
 
     def __init__(
         self,
         clock: Clock,
         metrics: Metrics,
         *,
-        queue_size: int = 64,
-        history_size: int = 64,
         ping_seconds: float = 15,
-        linger_seconds: float = 30,
         reconnect_ms: tuple[int, int] = (500, 3000),
         rng: random.Random | None = None,
     ) -> None:
         self._clock = clock
         self._metrics = metrics
-        self._queue_size = queue_size
-        self._history_size = history_size
         self._ping_seconds = ping_seconds
-        self._linger_seconds = linger_seconds
         self._reconnect_ms = reconnect_ms
         self._rng = rng or random.Random()  # noqa: S311  (spreads reconnections; not a secret)
-        # Distinguishes event IDs of this process from those of others and of earlier runs.
-        self._origin = f"{self._rng.getrandbits(48):012x}"
-        self._number = 0
         self._topics: dict[str, Topic] = {}
         self._is_closed = False
 
-    def publish(self, topic: str, event: str, content: object) -> None:
-        """Send an event to the subscribers of `topic`; `content` must not change afterwards.
+    def publish(self, topic: str, sequence: int, chunk: bytes) -> None:
+        """Send an encoded event to the subscribers of `topic` that do not have it yet.
+
+        Sequence numbers increase within a topic.
+        """
+        state = self._topics.get(topic)
+        if state is None or not chunk:
+            return
+        self._metrics.stream_messages.inc()
+        self._deliver(topic, lambda subscription: subscription.put(sequence, chunk))
+
+    def publish_state(self, topic: str, event: str, content: object) -> None:
+        """Send a state to the subscribers of `topic`, unless it is the same as the last one.
 
         Without subscribers, this costs one dictionary look-up.
-        """
-        self.publish_all(topic, event, (content,))
-
-    def publish_all(self, topic: str, event: str, contents: Iterable[object]) -> None:
-        """Send several events as one chunk, so that a large batch does not fill the queues.
-
-        `contents` may be lazy: it is not consumed without subscribers.
         """
         state = self._topics.get(topic)
         if state is None:
             return
-        messages = [self._message(state, event, content) for content in contents]
-        if state.subscriptions:
-            self._deliver(state, b"".join(message.encoded() for message in messages))
-
-    def _message(self, topic: Topic, event: str, content: object) -> TopicMessage:
-        self._number += 1
-        message = TopicMessage(self._origin, self._number, event, content)
-        topic.append(message)
+        chunk = encode_event(event, content)
+        if chunk == state.state:
+            return
+        state.state = chunk
         self._metrics.stream_messages.inc()
-        return message
+        self._deliver(topic, lambda subscription: subscription.put_state(chunk))
 
     def is_active(self, topic: str) -> bool:
-        """Return whether the topic has subscribers or recently had some that may reconnect."""
+        """Whether the topic has subscribers."""
         return topic in self._topics
+
+    def active_topics(self, prefix: str) -> list[str]:
+        """Return the topics with subscribers that start with `prefix`."""
+        return [topic for topic in self._topics if topic.startswith(prefix)]
 
     def subscriber_count(self, topic: str) -> int:
         state = self._topics.get(topic)
         return 0 if state is None else len(state.subscriptions)
 
-    def subscribe(self, topic: str, last_event_id: str | None = None) -> StreamSubscription:
-        """Subscribe, and queue the messages after `last_event_id` if they are available."""
+    def subscribe(self, topic: str) -> StreamSubscription:
+        """Add a subscriber; raise Unavailable during shutdown."""
         if self._is_closed:
             raise Unavailable("The server is shutting down", retry_after=1)
-        state = self._topics.get(topic)
-        if state is None or self._is_expired(state):
-            # Earlier messages had no number, so no earlier event ID can be replayed.
-            self._number += 1
-            state = self._topics[topic] = Topic(self._number, self._history_size)
-        state.expires_at = None
-        replay = self._replay(state, last_event_id or "")
-        subscription = StreamSubscription(
-            self._queue_size, replay, f"{self._origin}-{self._number}"
-        )
-        state.subscriptions.add(subscription)
+        subscription = StreamSubscription()
+        self._topics.setdefault(topic, Topic()).subscriptions.add(subscription)
         self._metrics.stream_clients.inc()
         return subscription
 
     def unsubscribe(self, topic: str, subscription: StreamSubscription) -> None:
         state = self._topics.get(topic)
-        if state is not None and subscription in state.subscriptions:
-            self._remove(state, subscription)
+        if state is None or subscription not in state.subscriptions:
+            return
+        state.subscriptions.discard(subscription)
+        self._metrics.stream_clients.dec()
+        if not state.subscriptions:
+            del self._topics[topic]
 
     def end(self, topic: str, event: str, content: object) -> None:
         """End all streams of a topic with an event; a second call aborts those that do not read."""
@@ -226,45 +213,27 @@ class Hub:
         for subscription in () if state is None else tuple(state.subscriptions):
             subscription.end_or_abort(final_chunk)
 
+    def reconnect(self, subscription: StreamSubscription) -> None:
+        """Send a client its own random reconnection delay, and end its stream."""
+        wait = self._rng.randint(*self._reconnect_ms)
+        subscription.end(f"retry: {wait}\n".encode() + encode_event("reconnect", {"retryMs": wait}))
+
     def close(self) -> None:
-        """Send every client its own random reconnection delay, and end its stream."""
+        """End all streams; every client receives its own reconnection delay."""
         self._is_closed = True
         for topic in self._topics.values():
             for subscription in topic.subscriptions:
-                wait = self._rng.randint(*self._reconnect_ms)
-                subscription.end(
-                    f"retry: {wait}\n".encode() + encode_event("reconnect", {"retryMs": wait})
-                )
+                self.reconnect(subscription)
 
     async def run(self) -> None:
-        """Send keep-alive comments and remove expired topics, until cancelled."""
+        """Send keep-alive comments, until cancelled."""
         while True:
             await self._clock.sleep(self._ping_seconds)
-            for name, topic in list(self._topics.items()):
-                self._deliver(topic, PING)
-                if self._is_expired(topic):
-                    del self._topics[name]
+            for topic in tuple(self._topics):
+                self._deliver(topic, StreamSubscription.ping)
 
-    def _replay(self, topic: Topic, last_event_id: str) -> bytes | None:
-        origin, _, number = last_event_id.rpartition("-")
-        is_ours = (
-            origin == self._origin and number.isascii() and number.isdigit() and len(number) < 19
-        )
-        return topic.since(int(number)) if is_ours else None
-
-    def _deliver(self, topic: Topic, chunk: bytes) -> None:
-        too_slow = [
-            subscription for subscription in topic.subscriptions if not subscription.put(chunk)
-        ]
-        for subscription in too_slow:
-            self._remove(topic, subscription)
-            self._metrics.stream_dropped.inc()
-
-    def _remove(self, topic: Topic, subscription: StreamSubscription) -> None:
-        topic.subscriptions.discard(subscription)
-        self._metrics.stream_clients.dec()
-        if not topic.subscriptions:
-            topic.expires_at = self._clock.monotonic() + self._linger_seconds
-
-    def _is_expired(self, topic: Topic) -> bool:
-        return topic.expires_at is not None and topic.expires_at <= self._clock.monotonic()
+    def _deliver(self, topic: str, put: Callable[[StreamSubscription], bool]) -> None:
+        for subscription in tuple(self._topics[topic].subscriptions):
+            if not put(subscription):
+                self.unsubscribe(topic, subscription)
+                self._metrics.stream_dropped.inc()

@@ -61,7 +61,7 @@ from tally.store.api import (
     Update,
 )
 from tally.store.catalogue import Catalogue, check_repositories
-from tally.store.changes import START, Change, ChangeKind
+from tally.store.changes import START, Change, ChangeKind, ChangePage
 from tally.store.dynamodb import Credentials, DynamoDBRetryPolicy, open_dynamodb
 from tally.store.errors import (
     AccessViolation,
@@ -142,6 +142,7 @@ __all__ = [
     "Catalogue",
     "Change",
     "ChangeKind",
+    "ChangePage",
     "Check",
     "ColumnarItems",
     "Condition",

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 
-from tally.store.changes import Change
+from tally.store.changes import Change, ChangePage
 from tally.store.errors import InvalidRequest, StoreError
 from tally.store.expressions import Action, Condition, Path
 from tally.store.schema import Table
@@ -390,6 +390,14 @@ class Engine(Protocol):
 
     async def stream_position(self, table: Table) -> str:
         """Return the position after the last change so far; raise StreamNotFound."""
+
+    async def read_changes(
+        self, table: Table, partition: Any, after: str | None, limit: int
+    ) -> ChangePage:
+        """Return up to `limit` changes of a partition after a position, without waiting.
+
+        After None, return an empty page at the end of the stream. Raise like `changes`.
+        """
 
     async def ping(self) -> None:
         """Raise StoreUnavailable if the engine does not respond."""

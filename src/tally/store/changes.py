@@ -6,6 +6,10 @@
 
 A position is an opaque string. It names the last change that was read, and remains valid after a
 restart and in other processes. `START` is the position before the oldest record that is kept.
+
+`read_changes` reads the changes of one partition up to now, for a client that missed some:
+
+    page = await store.read_changes(FOLLOWS, match_id, after=position)
 """
 
 from typing import Final, Literal, TypeAlias
@@ -25,7 +29,8 @@ class Change(Struct, frozen=True):
 
     `old` and `new` are the item before and after it, if the view of the table's stream includes
     them. `at` is the time of the change in epoch seconds. `is_expiry` marks items that the store
-    deleted because their time to live had passed.
+    deleted because their time to live had passed. `sequence` increases with every change of a
+    partition; the numbers of different partitions are not comparable.
     """
 
     kind: ChangeKind
@@ -35,6 +40,7 @@ class Change(Struct, frozen=True):
     old: Item | None = None
     new: Item | None = None
     is_expiry: bool = False
+    sequence: int = 0
 
     @property
     def id(self) -> str:
@@ -44,3 +50,16 @@ class Change(Struct, frozen=True):
         shards.
         """
         return self.position.partition("~")[0]
+
+
+class ChangePage(Struct, frozen=True):
+    """Changes of a partition.
+
+    `position` and `sequence` are the end of the page: no earlier change of the partition is missing
+    from it. `is_complete` is false if the page ends at the limit.
+    """
+
+    changes: tuple[Change, ...]
+    position: str
+    sequence: int
+    is_complete: bool = True

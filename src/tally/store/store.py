@@ -21,7 +21,7 @@ from tally.store import api
 from tally.store.access import Invocation
 from tally.store.batching import BatchRetryPolicy, chunks, run_bounded, send_until_complete
 from tally.store.bounds import bound_exceeded, check_bound, resolve_bound
-from tally.store.changes import Change
+from tally.store.changes import Change, ChangePage
 from tally.store.enforcement import authorize, begin
 from tally.store.errors import StorageDamaged, StoreError
 from tally.store.expressions import Condition
@@ -216,6 +216,20 @@ class Store(StoreRequests):
         """
         self._authorize_stream(api.ReadChanges(table), counted=True)
         return await self._engine.stream_position(table)
+
+    async def read_changes(
+        self, table: Table, partition: Any, *, after: str | None, limit: int
+    ) -> ChangePage:
+        """Return up to `limit` changes of a partition after a position, without waiting for more.
+
+        After None, return an empty page at the end of the stream. Raise like `changes`.
+        """
+        self._authorize_stream(api.ReadChanges(table, after), counted=True)
+        try:
+            return await self._engine.read_changes(table, partition, after, limit)
+        except StorageDamaged as error:
+            self.damage.record(error)
+            raise
 
     def _authorize_stream(
         self, operation: api.ReadChanges, *, counted: bool = False

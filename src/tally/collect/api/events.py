@@ -1,61 +1,81 @@
-"""SSE events: publishes changes and deletions of milestones, whichever process made them."""
+"""SSE: the progress of a milestone (a state) and its mints (events), from the change log.
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+Mints are replayed exactly. The progress is sent on every connect and after every change.
+"""
+
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from tally.collect.api.schemas.collection import award_body, progress_body
-from tally.collect.model.records import Award, Milestone, MilestoneWithAwards
-from tally.kit.change_poller import ChangePoller
+from tally.collect.api.schemas.collection import award_body, milestone_body, progress_body
+from tally.collect.model.records import Award, DeletedMilestone, Milestone, MilestoneWithAwards
+from tally.instance.change_feed import Change, ChangeFeed, ChangeLog, EventSource
 from tally.kit.clock import Clock
-from tally.kit.hub import Hub
+from tally.kit.hub import Hub, encode_event
 
-MilestoneKey: TypeAlias = tuple[str, str]
-MilestonePoller: TypeAlias = ChangePoller[MilestoneKey, MilestoneWithAwards]
-ReadVersions: TypeAlias = Callable[[Sequence[MilestoneKey]], Awaitable[Mapping[MilestoneKey, int]]]
-ReadMilestone: TypeAlias = Callable[[str, str], Awaitable[MilestoneWithAwards | None]]
+MilestoneChange: TypeAlias = Milestone | Award | DeletedMilestone
 
 
-def milestone_topic(key: MilestoneKey) -> str:
-    """Return the hub topic for a milestone, identified by user id and milestone id."""
-    return f"collect:{key[0]}:{key[1]}"
+class MilestoneStreams:
+    """Builds streams of milestones; `decode` returns what a change means for one.
 
+    `partition` returns the partition of a user's items.
+    """
 
-def milestone_poller(
-    versions: ReadVersions, read_milestone: ReadMilestone, hub: Hub, clock: Clock
-) -> MilestonePoller:
-    """Build the poller that detects changes of subscribed milestones and publishes them."""
-
-    async def read(key: MilestoneKey) -> MilestoneWithAwards | None:
-        return await read_milestone(*key)
-
-    def publish_change(
-        key: MilestoneKey, before: MilestoneWithAwards, after: MilestoneWithAwards
+    def __init__(
+        self,
+        log: ChangeLog,
+        decode: Callable[[Change], MilestoneChange | None],
+        partition: Callable[[str], str],
+        hub: Hub,
+        clock: Clock,
     ) -> None:
-        topic = milestone_topic(key)
-        hub.publish(topic, "progress", progress_body(after.milestone))
-        minted = [award for award in after.awards if award.part.index not in before.ledger]
-        hub.publish_all(topic, "minted", (award_body(award) for award in minted))
+        self._decode = decode
+        self._partition = partition
+        self._hub = hub
+        self._feed = ChangeFeed(log, self._publish, hub, clock)
 
-    def end_streams(key: MilestoneKey) -> None:
-        hub.end(milestone_topic(key), "deleted", {"milestoneId": key[1]})
+    def source(
+        self, milestone: Milestone, read: Callable[[], Awaitable[MilestoneWithAwards]]
+    ) -> EventSource:
+        """Return the stream of a milestone; its snapshot contains all awards."""
 
-    return ChangePoller(
-        clock,
-        versions=versions,
-        read=read,
-        version=lambda current: current.milestone.version,
-        on_change=publish_change,
-        on_removed=end_streams,
-    )
+        def encode(change: Change) -> bytes:
+            found = self._decode(change)
+            if not isinstance(found, Award) or found.milestone_id != milestone.milestone_id:
+                return b""
+            return _encode_award(found, change)
+
+        async def snapshot() -> object:
+            return milestone_body(await read())
+
+        async def state() -> tuple[str, object]:
+            return "progress", progress_body((await read()).milestone)
+
+        return EventSource(
+            topic=_topic(milestone),
+            feeds=(self._feed,),
+            log=self._feed.log,
+            partition=self._partition(milestone.user_id),
+            encode=encode,
+            snapshot=snapshot,
+            state=state,
+        )
+
+    async def _publish(self, change: Change) -> None:
+        found = self._decode(change)
+        if found is None or not self._hub.is_active(topic := _topic(found)):
+            return
+        if isinstance(found, Award):
+            self._hub.publish(topic, change.sequence, _encode_award(found, change))
+        elif isinstance(found, Milestone):
+            self._hub.publish_state(topic, "progress", progress_body(found))
+        else:
+            self._hub.end(topic, "deleted", {"milestoneId": found.milestone_id})
 
 
-@dataclass(frozen=True, slots=True)
-class MilestonePublisher:
-    """Publishes changes written by this process without waiting for the next poll."""
+def _topic(found: MilestoneChange) -> str:
+    return f"collect:{found.user_id}:{found.milestone_id}"
 
-    poller: MilestonePoller
 
-    def publish(self, milestone: Milestone, awards: Sequence[Award]) -> None:
-        del awards  # the poller reads them again, with those that other processes minted
-        self.poller.refresh((milestone.user_id, milestone.milestone_id))
+def _encode_award(award: Award, change: Change) -> bytes:
+    return encode_event("minted", award_body(award), change.position)

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from tally.collect.api.accounts import AccountHandlers, stream_person
 from tally.collect.api.auth import LOGIN_COOKIE, SESSION_COOKIE, CollectAuth, client_ip
-from tally.collect.api.events import MilestonePoller, milestone_topic
+from tally.collect.api.events import MilestoneStreams
 from tally.collect.api.schemas import collection, requests, responses
 from tally.collect.api.workouts import WorkoutHandlers, next_cursor, page_key
 from tally.collect.model.records import BrowserSession, MilestoneWithAwards
@@ -37,7 +37,7 @@ class Handlers(AccountHandlers, WorkoutHandlers):
 
     services: CollectServices
     auth: CollectAuth
-    poller: MilestonePoller
+    milestone_streams: MilestoneStreams
     cursors: Cursors
     hub: Hub
     readiness: ReadinessMonitor
@@ -206,14 +206,11 @@ class Handlers(AccountHandlers, WorkoutHandlers):
         )
         current = await self._milestone(request, session)
 
-        async def snapshot() -> tuple[str, object]:
-            milestone = await self._milestone(request, session)
-            return "milestone", collection.milestone_body(milestone)
+        async def read() -> MilestoneWithAwards:
+            return await self._milestone(request, session)
 
-        key = (session.user_id, current.milestone.milestone_id)
-        events = EventStream(
-            self.hub, milestone_topic(key), request, snapshot, self.poller.watch(key, current)
-        )
+        source = self.milestone_streams.source(current.milestone, read)
+        events = EventStream(self.hub, source, request)
         return self.streams.response(owner, events)
 
     async def list_parked_events(self, request: Request) -> ASGIApp:

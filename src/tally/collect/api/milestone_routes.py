@@ -65,12 +65,15 @@ def _reads(handlers: Handlers, read: RouteErrors) -> tuple[Endpoint, ...]:
             handlers.stream_milestone,
             "Subscribe to progress and mints",
             description=(
-                "Server-sent events: `milestone` first, then `progress` and `minted`. The stream"
-                " ends with `session_ended` when the session ends, and with `deleted` when the"
-                " milestone is deleted."
+                "Server-sent events. The first is a `snapshot` of the milestone with its awards."
+                " `progress` is the current state, also sent on every connect; `minted` is a new"
+                " award. A client that reconnects with `Last-Event-ID` receives exactly the awards"
+                " that it missed, from any instance, or a `snapshot` if the id is older than 24"
+                " hours or unknown. The stream ends with `session_ended` when the session ends, and"
+                " with `deleted` when the milestone is deleted."
             ),
             media_type="text/event-stream",
-            response_example=encode_event("milestone", examples.MILESTONE).decode(),
+            response_example=encode_event("snapshot", examples.MILESTONE).decode(),
             **read(_NO_MILESTONE, TOO_MANY_STREAMS),
         ),
     )

@@ -244,6 +244,14 @@ class MilestoneWithAwards:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletedMilestone:
+    """The ids of a milestone that was deleted."""
+
+    user_id: str
+    milestone_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookEvent:
     """A Strava event in the inbox. All deliveries of an event have the same `key`.
 

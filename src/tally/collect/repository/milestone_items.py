@@ -5,6 +5,7 @@ from typing import Any
 
 from tally.collect.model.records import (
     Award,
+    DeletedMilestone,
     Metric,
     Milestone,
     MilestoneStatus,
@@ -12,7 +13,16 @@ from tally.collect.model.records import (
     Part,
     Sport,
 )
-from tally.collect.repository.table import award_sk, item_key, milestone_sk, user_pk
+from tally.collect.repository.table import (
+    COMMIT_COLLECT,
+    MILESTONE_PREFIX,
+    award_sk,
+    item_key,
+    milestone_sk,
+    user_pk,
+)
+from tally.store.change_logs import change_log
+from tally.store.changes import Change
 from tally.store.values import Item
 
 
@@ -29,6 +39,21 @@ def with_awards(items: Iterable[Mapping[str, Any]]) -> list[MilestoneWithAwards]
         MilestoneWithAwards(milestone, tuple(ledgers.get(milestone_id, ())))
         for milestone_id, milestone in milestones.items()
     ]
+
+
+MilestoneLog = change_log(COMMIT_COLLECT, "milestones and awards", "GET /milestones/{id}/events")
+
+
+def milestone_change(change: Change) -> Milestone | Award | DeletedMilestone | None:
+    """Return what a change of the table means for the subscribers of a milestone."""
+    sort_key = str(change.key["SK"])
+    if not sort_key.startswith(MILESTONE_PREFIX):
+        return None
+    if change.new is not None:
+        return _award(change.new) if "partIndex" in change.new else _milestone(change.new)
+    user_id = str(change.key["PK"]).removeprefix(user_pk(""))
+    milestone_id, separator, _ = sort_key.removeprefix(MILESTONE_PREFIX).partition("#")
+    return None if separator else DeletedMilestone(user_id, milestone_id)
 
 
 def milestone_item(milestone: Milestone) -> Item:

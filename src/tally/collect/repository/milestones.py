@@ -21,7 +21,6 @@ from tally.collect.repository.table import (
     user_pk,
 )
 from tally.store.access import (
-    BatchGetItem,
     DeleteItem,
     GetItem,
     PutItem,
@@ -38,8 +37,6 @@ from tally.store.store import Store
 
 # The largest number of milestones, each with a ledger of 99 awards.
 MAX_MILESTONE_ITEMS = MAX_KEPT_MILESTONES * (MAX_PARTS + 1)
-# The most connections that a process may be configured to accept.
-MAX_POLLED_MILESTONES = 1_000_000
 
 
 def _has_version(version: int) -> Condition:
@@ -144,25 +141,6 @@ class Milestones:
             [item async for item in self.store.items(COMMIT_COLLECT, where, consistent=True)]
         )
         return found[0] if found else None
-
-    @access(
-        "Look for moved milestones",
-        BatchGetItem(key=_KEY, project=("userId", "milestoneId", "version")),
-        table=COMMIT_COLLECT,
-        by="system",
-        trigger="GET /milestones/{id}/events",
-        frequency="Every second while there are subscribers",
-        bound=MAX_POLLED_MILESTONES,
-    )
-    async def versions(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        """Return milestone versions by user and id."""
-        item_keys = [
-            item_key(user_pk(user_id), milestone_sk(milestone_id)) for user_id, milestone_id in keys
-        ]
-        items = await self.store.get_many(
-            COMMIT_COLLECT, item_keys, project=("userId", "milestoneId", "version")
-        )
-        return {(item["userId"], item["milestoneId"]): item["version"] for item in items}
 
     @access(
         "Write milestone with new awards",

@@ -34,6 +34,7 @@ COMMIT_COLLECT = Table(
     "CommitCollect",
     partition=S("PK"),
     sort=S("SK"),
+    stream="NEW_IMAGE",
     indexes=(
         GlobalIndex("GSI1", partition=S("GSI1PK")),
         GlobalIndex(

@@ -27,7 +27,6 @@ from tally.collect.model.workouts import Workout, WorkoutProjection
 from tally.collect.repository.main import CollectRepository
 from tally.collect.service.audit import AuditTrail
 from tally.collect.service.models import ModelCatalog
-from tally.collect.service.ports import Publisher
 from tally.collect.service.workout_reader import WorkoutReader
 from tally.errors import Conflict, NotFound, Unavailable
 from tally.kit import logs
@@ -46,14 +45,13 @@ _log = logs.logger()
 
 @dataclass(frozen=True, slots=True)
 class ProgressEngine:
-    """Advances milestones and publishes the changes."""
+    """Advances milestones; the change log carries the changes to subscribers."""
 
     repository: CollectRepository
     workouts: WorkoutReader
     models: ModelCatalog
     clock: Clock
     audit: AuditTrail
-    publisher: Publisher
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     async def advance_all(self, user_id: str, written: Sequence[Workout] = ()) -> None:
@@ -180,7 +178,6 @@ class ProgressEngine:
             milestone=before.milestone_id,
             reason=TOO_MANY_WORKOUTS,
         )
-        self.publisher.publish(stalled, ())
         return True
 
     async def _awards(self, step: Advance) -> list[Award]:
@@ -202,7 +199,7 @@ class ProgressEngine:
         ]
 
     def _report(self, before: Milestone, after: Milestone, awards: Sequence[Award]) -> None:
-        """Audit, log and publish a change."""
+        """Audit and log a change."""
         for award in awards:
             facts: dict[str, str | int] = {
                 "milestone": after.milestone_id,
@@ -221,7 +218,6 @@ class ProgressEngine:
             percent=after.percent,
             minted=len(awards),
         )
-        self.publisher.publish(after, awards)
 
 
 def is_milestone_id(text: str) -> bool:

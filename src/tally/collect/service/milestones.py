@@ -147,7 +147,6 @@ class MilestoneService:
             if not await self.repository.mint(archived, ()):
                 return False
             self.audit.record("MILESTONE_ARCHIVED", user_id, {"milestone": milestone_id})
-            self.engine.publisher.publish(archived, ())
             return True
 
         await self.engine.retry(run)
@@ -162,10 +161,7 @@ class MilestoneService:
                 raise Conflict(
                     "The milestone has awards; archive it instead", code="milestone_has_awards"
                 )
-            if not await self.repository.delete_milestone(current.milestone):
-                return False
-            self.engine.publisher.publish(current.milestone, ())
-            return True
+            return await self.repository.delete_milestone(current.milestone)
 
         await self.engine.retry(run)
         self.audit.record("MILESTONE_DELETED", user_id, {"milestone": milestone_id})

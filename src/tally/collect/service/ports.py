@@ -1,13 +1,11 @@
-"""The interfaces to external systems and to SSE subscribers that the services depend on."""
+"""The interfaces to external systems that the services depend on."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 from tally.collect.model.files import ParsedFile
 from tally.collect.model.records import (
     AthleteTokens,
-    Award,
-    Milestone,
     OidcIdentity,
     StravaSubscription,
     StravaTokens,
@@ -19,13 +17,6 @@ from tally.settings import Secret
 ParseFile: TypeAlias = Callable[[bytes], Awaitable[ParsedFile]]
 # Deletes an identity at the OIDC provider, authorized by a refresh token.
 DeleteIdentity: TypeAlias = Callable[[str], Awaitable[None]]
-
-
-class Publisher(Protocol):
-    """Notifies SSE subscribers of a milestone."""
-
-    def publish(self, milestone: Milestone, awards: Sequence[Award]) -> None:
-        """Publish a written change, with the awards that it minted, or the deletion."""
 
 
 class StravaClient(Protocol):

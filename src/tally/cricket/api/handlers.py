@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tally.cricket.api.auth import CricketAuthenticator
-from tally.cricket.api.events import MatchPoller, match_topic
+from tally.cricket.api.events import MatchStreams
 from tally.cricket.api.schemas import matches as match_schemas
 from tally.cricket.api.schemas import reference, scorecards, users
 from tally.cricket.api.schemas.fields import ServiceStatus
@@ -20,7 +20,6 @@ from tally.cricket.model.errors import nothing_to_change, team_not_in_match
 from tally.cricket.model.events import AlertChoice
 from tally.cricket.model.records import NEUTRAL
 from tally.cricket.service.activities.devices import AppInstallation
-from tally.cricket.service.queries.display import DisplaySnapshot
 from tally.cricket.service.queries.matches import MatchFilter, MatchView, Position
 from tally.cricket.service.services import CricketServices
 from tally.errors import NotFound
@@ -42,7 +41,7 @@ class Handlers:
 
     auth: CricketAuthenticator
     services: CricketServices
-    poller: MatchPoller
+    match_streams: MatchStreams
     cursors: Cursors
     hub: Hub
     readiness: ReadinessMonitor
@@ -128,14 +127,11 @@ class Handlers:
         displays = self.services.queries.displays
         display = await displays.get(match_id, query.team_id)
 
-        async def snapshot() -> tuple[str, object]:
+        async def state() -> tuple[str, object]:
             return "display", display_body(await displays.get(match_id, query.team_id))
 
-        key = (match_id, display.view)
-        watch = self.poller.watch(
-            key, await self.poller.read(key) or DisplaySnapshot(display.content)
-        )
-        events = EventStream(self.hub, match_topic(key), request, snapshot, watch)
+        source = self.match_streams.source(match_id, display.view, state)
+        events = EventStream(self.hub, source, request)
         return self.streams.response(owner, events)
 
     async def list_teams(self, request: Request) -> ASGIApp:

@@ -366,6 +366,12 @@ def display_key(match_id: str, team_id: str) -> str:
     return f"DISPLAY#{match_id}#{team_id}"
 
 
+def display_view(key: str) -> tuple[str, str]:
+    """Return the match and the view of a cached display state's key."""
+    _, match_id, view = key.split("#", 2)
+    return match_id, view
+
+
 def activity_key(user_id: str, device_id: str) -> str:
     """Return the sort key of a Live Activity."""
     return f"{user_id}#{device_id}"

@@ -4,14 +4,26 @@ Writes of the whole record are conditional on the version that was read, so that
 has lost its match cannot overwrite the writes of its successor.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import ClassVar, Final
 
+from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.records import ActiveMatch, PollerState
 from tally.cricket.repository.items import ItemMapper
-from tally.store.access import GetItem, PutItem, Scan, UpdateItem, access, param
-from tally.store.errors import ConditionFailed
+from tally.cricket.repository.key_events import CRICKET_KEY_EVENTS, key_event_items
+from tally.store.access import (
+    GetItem,
+    PutItem,
+    Scan,
+    TransactWriteItems,
+    UpdateItem,
+    access,
+    param,
+)
+from tally.store.api import Put
+from tally.store.errors import ConditionFailed, TransactionCancelled
 from tally.store.expressions import Action, Condition, F, exists, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -51,7 +63,7 @@ class ActiveMatchRepository:
     """Active matches by id, and all unfinished ones. Times are milliseconds."""
 
     store: Store
-    tables: ClassVar = (ACTIVE_MATCHES,)
+    tables: ClassVar = (ACTIVE_MATCHES, CRICKET_KEY_EVENTS)
 
     @access(
         "Get active match",
@@ -99,6 +111,38 @@ class ActiveMatchRepository:
                 ACTIVE_MATCHES, _MAPPER.to_item(saved), condition=F("version") == match.version
             )
         except ConditionFailed:
+            return None
+        return saved
+
+    @access(
+        "Save active match with key events",
+        TransactWriteItems(
+            PutItem(key=_KEY, condition=F("version") == param("read")),
+            PutItem(
+                table=CRICKET_KEY_EVENTS,
+                key={"matchId": param("matchId"), "eventId": f"{param('read')}#{param('number')}"},
+            ),
+        ),
+        table=ACTIVE_MATCHES,
+        tables=(CRICKET_KEY_EVENTS,),
+        by="system",
+        trigger="LiveScoreJob",
+        frequency="Per poll with key events",
+    )
+    async def save_with_events(
+        self, match: ActiveMatch, events: Sequence[KeyEvent], expires_at: int
+    ) -> ActiveMatch | None:
+        """Write the next version and its new events; return None like `save`."""
+        saved = replace(match, version=match.version + 1)
+        record = Put(
+            ACTIVE_MATCHES, _MAPPER.to_item(saved), condition=F("version") == match.version
+        )
+        items = key_event_items(match.match_id, match.version, events, expires_at)
+        try:
+            await self.store.transact([record, *(Put(CRICKET_KEY_EVENTS, item) for item in items)])
+        except TransactionCancelled as error:
+            if not error.reasons[0].condition_failed:
+                raise
             return None
         return saved
 

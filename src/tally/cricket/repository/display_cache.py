@@ -15,6 +15,7 @@ DISPLAY_STATE_CACHE = Table(
     "DisplayStateCache",
     partition=S("cacheKey"),
     ttl="ttl",
+    stream="KEYS_ONLY",
     attributes=(
         Attribute("cacheKey", "S", required=True, about="DISPLAY#{matchId}#{teamId}"),
         Attribute("matchId", "S", required=True),

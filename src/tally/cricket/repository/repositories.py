@@ -10,6 +10,7 @@ from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
+from tally.cricket.repository.key_events import DisplayLog, KeyEventLog
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository
@@ -42,6 +43,8 @@ REPOSITORIES: Final = (
     QuotaWindowRepository,
     TimelineRepository,
     DeletedFollowRepository,
+    KeyEventLog,
+    DisplayLog,
 )
 
 

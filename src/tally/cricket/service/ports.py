@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import LivePoll, MatchFeed
 from tally.cricket.model.push import Priority, Push, PushResult
 from tally.cricket.model.records import (
@@ -21,15 +20,6 @@ class ReadDisplay(Protocol):
     """
 
     async def __call__(self, match_id: str, view: str) -> Mapping[str, Any]: ...
-
-
-class Publisher(Protocol):
-    """Publishes changes of a match to its SSE subscribers."""
-
-    def publish(
-        self, match_id: str, displays: Mapping[str, Mapping[str, Any]], events: Sequence[KeyEvent]
-    ) -> None:
-        """Publish the display state per view and the new key events; both are persisted already."""
 
 
 class ReferenceData(Protocol):

@@ -10,10 +10,17 @@ from pyreqwest.client import Client, ClientBuilder
 
 from tally.cricket.api.admin import AdminHandlers
 from tally.cricket.api.auth import CricketAuthenticator
+from tally.cricket.api.events import MatchLogs, MatchStreams
 from tally.cricket.api.handlers import Handlers
 from tally.cricket.api.routes import cricket_api
 from tally.cricket.apns.gateway import open_apns
 from tally.cricket.jobs import live_jobs, sync_jobs
+from tally.cricket.repository.key_events import (
+    DisplayLog,
+    KeyEventLog,
+    changed_display,
+    published_events,
+)
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities.devices import DeviceService
@@ -72,7 +79,7 @@ async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
         async with open_live(dependencies, repositories, queries, scores, push_gateway) as live:
             services = _services(dependencies, repositories, queries, live, scores)
             yield Cricket(
-                api=_api(dependencies, client, services, live),
+                api=_api(dependencies, client, services),
                 jobs=_jobs(dependencies, repositories, services, live),
                 services=services,
                 repositories=repositories,
@@ -118,14 +125,25 @@ def _services(
     )
 
 
-def _api(
-    dependencies: Dependencies, client: Client, services: CricketServices, live: LiveServices
-) -> Api:
+def _match_streams(dependencies: Dependencies, services: CricketServices) -> MatchStreams:
+    logs = MatchLogs(
+        KeyEventLog(dependencies.store),
+        DisplayLog(dependencies.store),
+        published_events,
+        changed_display,
+    )
+    queries = services.queries
+    return MatchStreams(
+        logs, queries.displays, queries.timelines, dependencies.hub, dependencies.clock
+    )
+
+
+def _api(dependencies: Dependencies, client: Client, services: CricketServices) -> Api:
     auth = CricketAuthenticator(_verifier(dependencies, client), dependencies.operators)
     handlers = Handlers(
         auth=auth,
         services=services,
-        poller=live.match_poller,
+        match_streams=_match_streams(dependencies, services),
         cursors=dependencies.cursors,
         hub=dependencies.hub,
         readiness=dependencies.readiness,

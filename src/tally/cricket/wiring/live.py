@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tally.cricket.api.events import MatchPoller, MatchPublisher, match_poller
 from tally.cricket.repository.locks import StoreLocks
 from tally.cricket.repository.repositories import Repositories
 from tally.cricket.service.activities import notifications, sweeps, toss
@@ -49,7 +48,6 @@ class LiveServices:
     prematch: PrematchNotifier
     workers: MatchWorkers
     replays: ReplayService
-    match_poller: MatchPoller
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +140,17 @@ async def open_live(
     replays = build_replays(repositories, queries.feeds, clock)
     factory = ActivityFactory(repositories, apns, queries.displays.content, clock, new_uuid())
     notifier = factory.notifier()
-    changes = match_poller(queries.displays, dependencies.hub, clock)
     metrics = FeedMetrics(clock, dependencies.metrics.registry)
     pipeline = Pipeline(
         repositories=repositories,
         ball_logs=BallLogCache(repositories.processing, clock),
         feeds=queries.feeds,
         apns=apns,
-        publisher=MatchPublisher(changes),
         clock=clock,
         owner=factory.owner,
         metrics=metrics,
     )
     async with (
-        changes,
         MatchWorkers(pipeline, factory.locks(), clock) as workers,
         _poller_lease(factory) as lease,
     ):
@@ -186,7 +181,6 @@ async def open_live(
             ),
             workers=workers,
             replays=replays,
-            match_poller=changes,
         )
 
 

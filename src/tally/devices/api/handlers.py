@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
 from tally.devices.api.auth import DevicesAuth
-from tally.devices.api.events import readings_topic
+from tally.devices.api.events import ReadingStreams
 from tally.devices.api.schemas import requests, responses
 from tally.devices.api.schemas.exports import FORMATS, export
 from tally.devices.model.records import PageKey
@@ -35,6 +35,7 @@ class Handlers:
     cursors: Cursors
     hub: Hub
     streams: OpenStreams
+    readings: ReadingStreams
     operators: OperatorDirectory
 
     async def check_health(self, _: Request) -> ASGIApp:
@@ -158,8 +159,8 @@ class Handlers:
             session=StreamSession(operator.session_id, self.operators.find_active),
         )
         device = await self.services.devices.get(request.path_params["hardware_id"])
-        events = EventStream(self.hub, readings_topic(device.hardware_id), request)
-        return self.streams.response(owner, events)
+        source = self.readings.source(device.hardware_id, self.services.history.find_latest)
+        return self.streams.response(owner, EventStream(self.hub, source, request))
 
     def _page_key(self, purpose: str, cursor: str | None) -> PageKey | None:
         return None if cursor is None else self.cursors.decode(purpose, cursor)

@@ -278,8 +278,11 @@ def _streams(handlers: Handlers) -> tuple[Endpoint, ...]:
             handlers.stream_readings,
             "Subscribe to readings",
             description=(
-                "Server-sent events named `reading`. The stream ends with `session_ended` when the"
-                " operator is removed or the token expires."
+                "Server-sent events named `reading`, one per stored reading. The first event is a"
+                " `snapshot` with the latest reading. A client that reconnects with"
+                " `Last-Event-ID` receives exactly the readings that it missed, from any instance,"
+                " or a `snapshot` if the id is older than 24 hours or unknown. The stream ends with"
+                " `session_ended` when the operator is removed or the token expires."
             ),
             media_type="text/event-stream",
             response_example=encode_event("reading", examples.READING).decode(),

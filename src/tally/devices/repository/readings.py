@@ -13,6 +13,8 @@ from tally import errors
 from tally.devices.model.records import BATCH_TTL_SECONDS, MAX_READINGS, Reading
 from tally.store.access import PutItem, Query, TransactWriteItems, access, param, to_unavailable
 from tally.store.api import BatchPut, ColumnarItems, TransactionBatch
+from tally.store.change_logs import change_log
+from tally.store.changes import Change
 from tally.store.errors import StoreError, StoreUnavailable, TransactionCancelled
 from tally.store.expressions import Condition, F, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -24,6 +26,7 @@ DEVICE_READINGS = Table(
     partition=S("hardware_id"),
     sort=S("ts_batch"),
     ttl="expiration_time",
+    stream="NEW_AND_OLD_IMAGES",
     attributes=(
         Attribute("hardware_id", "S", required=True, about="MAC address"),
         Attribute("ts_batch", "S", required=True, about="{timestamp_ms:013}#{batch_id}"),
@@ -55,6 +58,8 @@ PROCESSED_BATCHES = Table(
         ),
     ),
 )
+
+ReadingLog = change_log(DEVICE_READINGS, "readings", "GET /devices/{hardware_id}/stream")
 
 _IS_NEW = not_exists("batch_id")
 # Columns of fewer readings cost more than they save.
@@ -284,6 +289,11 @@ def _outcome(error: StoreError | None) -> bool | errors.Unavailable:
     if isinstance(error, StoreUnavailable):
         return to_unavailable(error)
     raise error
+
+
+def inserted_reading(change: Change) -> Reading | None:
+    """Return the reading that a change stored, or None if it removed one."""
+    return None if change.kind != "INSERT" or change.new is None else _reading(change.new)
 
 
 def _reading(item: Mapping[str, Any]) -> Reading:

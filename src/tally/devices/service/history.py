@@ -52,6 +52,10 @@ class ReadingHistory:
             raise NotFound(f"Device {hardware_id} has no readings", code="no_readings")
         return reading
 
+    async def find_latest(self, hardware_id: str) -> Reading | None:
+        """Return the latest reading of a device, or None if it has none."""
+        return await self.readings.latest(hardware_id)
+
     async def between(
         self,
         hardware_id: str,

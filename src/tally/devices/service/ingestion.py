@@ -14,20 +14,18 @@ from tally.devices.model.submission import (
 from tally.devices.model.validation import check_sender
 from tally.devices.repository.readings import ReadingRepository
 from tally.devices.service.devices import FleetService
-from tally.devices.service.ports import Publisher
 from tally.errors import Invalid, Unavailable
 from tally.kit.clock import Clock, rfc3339_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class IngestionService:
-    """Validates, stores and publishes readings."""
+    """Validates and stores readings."""
 
     readings: ReadingRepository
     devices: FleetService
     clock: Clock
     retention_seconds: int
-    publisher: Publisher
 
     async def ingest(self, sender: Sender, submissions: Sequence[Submission]) -> Receipt:
         """Store valid, new readings. Every batch id is in exactly one list of the receipt."""
@@ -47,7 +45,7 @@ class IngestionService:
         )
 
     async def _store(self, readings: Sequence[Reading]) -> tuple[list[Reading], list[Reading]]:
-        """Store and publish readings; return the new ones and the duplicates.
+        """Store readings; return the new ones and the duplicates.
 
         The transactions run concurrently and share a commit on the embedded store.
         """
@@ -58,8 +56,6 @@ class IngestionService:
         stored = [
             reading for reading, outcome in zip(readings, outcomes, strict=True) if outcome is True
         ]
-        if stored:
-            self.publisher.publish(stored)
         if len(stored) == len(readings):
             return stored, []
         for outcome in outcomes:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from tally.instance.streams import OpenStreams, StreamSession
-from tally.kit.event_stream import EventStream
+from tally.kit.event_stream import EventStream, StateSource
 from tally.kit.hub import Hub
 from tally.scoreboard.api.auth import ScoreboardAuth
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
@@ -30,7 +30,7 @@ class LeaderboardPublisher:
         return self.hub.subscriber_count(TOPIC)
 
     def publish(self, update: LeaderboardUpdate) -> None:
-        self.hub.publish(TOPIC, EVENT, update)
+        self.hub.publish_state(TOPIC, EVENT, update)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class LeaderboardStream:
                 person=f"scoreboard:{player.user_id}",
                 session=StreamSession(player.session_id, self.auth.sessions.find_active_ids),
             )
-        events = EventStream(self.hub, TOPIC, request, self._snapshot)
+        events = EventStream(self.hub, StateSource(TOPIC, self._snapshot), request)
         return self.streams.response(owner, events)
 
     async def _snapshot(self) -> tuple[str, LeaderboardUpdate]:

@@ -39,7 +39,7 @@ from tally.store.api import (
     operation_name,
 )
 from tally.store.batching import run_bounded
-from tally.store.changes import Change
+from tally.store.changes import Change, ChangePage
 from tally.store.dynamodb import requests, responses
 from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 from tally.store.dynamodb.sending import RequestKind, RequestSender
@@ -267,6 +267,11 @@ class DynamoDBEngine:
 
     async def stream_position(self, table: Table) -> str:
         return await self._streams.last_position(table)
+
+    async def read_changes(
+        self, table: Table, partition: Any, after: str | None, limit: int
+    ) -> ChangePage:
+        return await self._streams.read_partition(table, partition, after, limit)
 
     async def ping(self) -> None:
         """Send one request without retries, to report the current state."""

@@ -115,3 +115,10 @@ def _encode(key: str, pointer: ShardPointer) -> str:
         return key + pointer.kind
     number = pointer.sequence.to_bytes((pointer.sequence.bit_length() + 7) // 8 or 1, "big")
     return f"{key}{pointer.kind}{urlsafe_b64encode(number).decode().rstrip('=')}"
+
+
+def own_sequence(position: str) -> int:
+    """Return the number of the change that a position names, or 0 if it names none."""
+    parsed = parse_position(position.partition("~")[0])
+    pointers = [] if parsed is None else [*parsed[1].values()]
+    return pointers[0].sequence if pointers and pointers[0].kind == "a" else 0

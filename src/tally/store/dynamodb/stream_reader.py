@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tally.store.batching import chunks
-from tally.store.changes import START, Change
+from tally.store.changes import START, Change, ChangePage
 from tally.store.dynamodb.shard_log import (
     POLL_SECONDS,
     ShardCursor,
@@ -26,6 +27,7 @@ from tally.store.dynamodb.stream_positions import (
     Frontier,
     ShardPointer,
     after_record,
+    own_sequence,
     parse_position,
     stream_key,
 )
@@ -57,6 +59,36 @@ class StreamReader:
 
     async def follow(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
         """Yield the changes of a table after a position as they happen, without an end."""
+        async for changes in self._rounds(table, after):
+            for change in changes:
+                yield change
+            if not changes:
+                await self._requests.clock.sleep(POLL_SECONDS)
+
+    async def read_partition(
+        self, table: Table, partition: Any, after: str | None, limit: int
+    ) -> ChangePage:
+        """Return up to `limit` changes of a partition after a position and up to now."""
+        end = await self.last_position(table)  # also polls the logs, for all readers
+        if after is None:
+            return ChangePage((), end, 0)
+        found: list[Change] = []
+        position, sequence = after, own_sequence(after)
+        async with aclosing(self._rounds(table, after)) as rounds:
+            async for changes in rounds:
+                for change in changes:
+                    position = change.position
+                    if change.key[table.partition.name] == partition:
+                        found.append(change)
+                        sequence = change.sequence
+                        if len(found) == limit:
+                            return ChangePage(tuple(found), position, sequence, is_complete=False)
+                if not changes:
+                    break
+        return ChangePage(tuple(found), position, sequence)
+
+    async def _rounds(self, table: Table, after: str | None) -> AsyncGenerator[list[Change], None]:
+        """Read all shards again and again; a round without changes is at the end of all."""
         position = await self.last_position(table) if after is None else after
         stream = await self._describe(table.name)
         frontier = self._locate(stream, position)
@@ -64,21 +96,23 @@ class StreamReader:
         inexact = {*frontier.pointers} if after == START else set()
         cursors: dict[str, ShardCursor] = {}
         while True:
-            has_records = False
+            has_records = has_ended = False
             for keys in chunks(frontier.unfinished, MAX_CONCURRENT_SHARDS):
                 for key in keys:
                     cursors.setdefault(
                         key, ShardCursor(self._log(stream, key), exact=key not in inexact)
                     )
                 for key, page in await self._read(stream, frontier, cursors, keys):
-                    for change in _changes(frontier, key, page):
+                    if changes := [*_changes(frontier, key, page)]:
                         has_records = True
-                        yield change
+                        yield changes
             if frontier.has_ended:
+                before = frontier.pointers
                 stream = await self._describe_again(stream)
                 frontier = _advanced(stream, frontier.pointers)
-            if not has_records:
-                await self._requests.clock.sleep(POLL_SECONDS)
+                has_ended = frontier.pointers != before
+            if not (has_records or has_ended):
+                yield []
 
     async def _read(
         self,

@@ -138,6 +138,7 @@ def parse_record(record: StreamRecord, position: str) -> Change:
         _image(data, "OldImage"),
         _image(data, "NewImage"),
         (identity.get("Type"), identity.get("PrincipalId")) == _TTL_PRINCIPAL,
+        int(data["SequenceNumber"]),
     )
 
 

@@ -5,7 +5,8 @@ that a bulk group wrote. Its number is never reused, and it increases in the ord
 The images are the packed items of the table, so a bulk group only copies bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -27,6 +28,7 @@ CREATE TABLE IF NOT EXISTS changes (
     pk BLOB NOT NULL, records BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS changes_stream ON changes (stream);
+CREATE INDEX IF NOT EXISTS changes_partition ON changes (stream, pk);
 CREATE TABLE IF NOT EXISTS trimmed_streams (
     stream INTEGER PRIMARY KEY, sequence INTEGER NOT NULL
 );
@@ -36,6 +38,7 @@ _KINDS: Final[tuple[ChangeKind, ...]] = ("INSERT", "MODIFY", "REMOVE", "REMOVE")
 _FIELDS: Final = 4  # of a record: kind, sort key, old image, new image
 _MAX_ROW_BYTES: Final = 256 * 1024  # a reader decodes a row at a time
 _MAX_ROWS_PER_STATEMENT: Final = 128
+_PLACE_BITS: Final = 20  # of a sequence number: the place of a change in its row
 _TRIM_ROWS: Final = 256
 _TRIM_BYTES: Final = 1024 * 1024
 
@@ -160,6 +163,25 @@ def read_log(connection: apsw.Connection, stream: int, first: int, limit: int) -
     return [LogRow(*row) for row in rows]
 
 
+def read_partition_log(
+    connection: apsw.Connection, stream: int, pk: bytes, first: int
+) -> Generator[LogRow, None, None]:
+    """Iterate over the rows of one partition of a stream, from the number `first` on."""
+    rows: Any = connection.execute(
+        "SELECT sequence, at, pk, records FROM changes INDEXED BY changes_partition"
+        " WHERE stream = ? AND pk = ? AND sequence >= ? ORDER BY sequence",
+        (stream, pk, first),
+    )
+    with closing(rows):
+        for row in rows:
+            yield LogRow(*row)
+
+
+def change_sequence(row: int, number: int) -> int:
+    """Return the sequence number of a change by its row and its place in the row, from 1."""
+    return row << _PLACE_BITS | number
+
+
 def decode_row(layout: Layout, row: LogRow, prefix: str, skip: int = 0) -> Iterator[Change]:
     """Decode the changes of a row after the first `skip`.
 
@@ -173,7 +195,8 @@ def decode_row(layout: Layout, row: LogRow, prefix: str, skip: int = 0) -> Itera
         kind, sk, old, new = fields[number * _FIELDS : (number + 1) * _FIELDS]
         position = f"{prefix}{row.sequence}.{(number + 1) % count}"
         key, images = _decode_images(layout, (row.pk, sk), old, new)
-        yield Change(_KINDS[kind], key, position, row.at / 1000, *images, kind == _EXPIRE)
+        sequence = change_sequence(row.sequence, number + 1)
+        yield Change(_KINDS[kind], key, position, row.at / 1000, *images, kind == _EXPIRE, sequence)
 
 
 def _decode_images(

@@ -9,12 +9,13 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import closing
 from typing import Any, Final, NamedTuple
 
 import apsw
 
 from tally.kit.time_slices import SLICE_SECONDS
-from tally.store.changes import START, Change
+from tally.store.changes import START, Change, ChangePage
 from tally.store.errors import (
     PositionExpired,
     PositionUnknown,
@@ -25,12 +26,15 @@ from tally.store.errors import (
 from tally.store.schema import Table
 from tally.store.sqlite.change_log import (
     LogRow,
+    change_sequence,
     decode_row,
     last_sequence,
     read_log,
+    read_partition_log,
     trimmed_sequence,
 )
 from tally.store.sqlite.files import to_store_error
+from tally.store.sqlite.keys import encode_part
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.state import STORE_ID, last_of_incarnation, read_state
 
@@ -101,6 +105,41 @@ class ChangeStreams:
         except apsw.Error as error:
             raise to_store_error(error, self._connection().filename) from error
 
+    def read_partition(
+        self, table: Table, partition: Any, after: str | None, limit: int
+    ) -> ChangePage:
+        """Return up to `limit` changes of a partition after a position, in one snapshot."""
+        try:
+            with self._connection() as connection:
+                page = self._partition_page(connection, table, partition, after, limit)
+        except apsw.Error as error:
+            raise to_store_error(error, self._connection().filename) from error
+        return page
+
+    def _partition_page(
+        self,
+        connection: apsw.Connection,
+        table: Table,
+        partition: Any,
+        after: str | None,
+        limit: int,
+    ) -> ChangePage:
+        layout = self._layout(table)
+        stream, prefix = layout.stream.id if layout.stream else 0, self._prefix(layout)
+        position, last = self._parse(layout, after), last_sequence(connection)
+        self._check_kept(connection, layout, position)
+        changes: list[Change] = []
+        pk = encode_part(table.partition, partition)
+        with closing(read_partition_log(connection, stream, pk, position.first)) as rows:
+            for row in rows:
+                skip = position.partial if row.sequence == position.sequence else 0
+                changes.extend(decode_row(layout, row, prefix, skip))
+                if len(changes) > limit:
+                    page = tuple(changes[:limit])
+                    return ChangePage(page, page[-1].position, page[-1].sequence, is_complete=False)
+        end = change_sequence(last + 1, 0)
+        return ChangePage(tuple(changes), f"{prefix}{last}.0", end)
+
     def wake(self) -> None:
         """Wake the consumers for which the log has new rows; called after every commit."""
         if not self._waiting:
@@ -157,14 +196,19 @@ class ChangeStreams:
         if stream > position.sequence:
             raise _unknown(layout, "the stream was turned off and on")
         with connection:
-            trimmed = trimmed_sequence(connection, stream)
+            self._check_kept(connection, layout, position)
             rows = read_log(connection, stream, position.first, _PAGE_ROWS)
-        if position.first <= trimmed:
+        return layout, rows
+
+    def _check_kept(
+        self, connection: apsw.Connection, layout: Layout, position: LogPosition
+    ) -> None:
+        stream = layout.stream.id if layout.stream else 0
+        if position.first <= trimmed_sequence(connection, stream):
             raise PositionExpired(
                 f"table {layout.table.name}: changes after the position were trimmed; read the"
                 " table again, or continue with the oldest change"
             )
-        return layout, rows
 
     async def _wait(self, known: int) -> None:
         """Return once the log has a row after the number `known`."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 from msgspec.structs import replace
@@ -40,7 +40,7 @@ from tally.store.api import (
     Write,
     WriteResult,
 )
-from tally.store.changes import Change
+from tally.store.changes import Change, ChangePage
 from tally.store.errors import StoreError, StoreUnavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
@@ -298,6 +298,11 @@ class SqliteEngine:
 
     async def stream_position(self, table: Table) -> str:
         return self._streams.last_position(table)
+
+    async def read_changes(
+        self, table: Table, partition: Any, after: str | None, limit: int
+    ) -> ChangePage:
+        return self._streams.read_partition(table, partition, after, limit)
 
     async def trim_changes(self) -> bool:
         """Delete a slice of the changes that are no longer kept; return whether there were any."""

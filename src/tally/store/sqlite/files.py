@@ -34,7 +34,7 @@ from tally.store.sqlite.state import STORE_ID, create_store_id, read_state
 from tally.store.sqlite.upgrade import upgrade
 
 FILE_NAME = "store.db"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 _APPLICATION_ID = 0x54414C59  # "TALY", so that `file` recognises it
 PAGE_BYTES = 4096
 # Per connection. Every commit of another connection invalidates it, and the operating system caches

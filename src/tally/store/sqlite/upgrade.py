@@ -1,8 +1,9 @@
 """Upgrades the databases of earlier formats, in one transaction.
 
-Format 4 had no change log. Format 3 had the expiry of single rows in a column with an index, and
-that of rows written together in the SQL table `notes`; formats 1 and 2 had only the column. Rows
-are not rewritten: an item that is packed with its key and its names is still read.
+Format 5 had no index of the change log by partition, and format 4 no change log. Format 3 had the
+expiry of single rows in a column with an index, and that of rows written together in the SQL table
+`notes`; formats 1 and 2 had only the column. Rows are not rewritten: an item that is packed with
+its key and its names is still read.
 """
 
 from typing import Any

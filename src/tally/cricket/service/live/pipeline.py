@@ -4,9 +4,9 @@ The caller holds the lock of the match. The order of the writes makes a crash at
 
 1. The ball log is stored; a repeated poll only completes it.
 2. One conditional write saves the match record: the published events, the timestamp of the new
-   state and its content hashes. From here on the events count as published, and no later state can
-   have an older timestamp.
-3. The display cache is updated, SSE subscribers are notified and the push fan-out starts.
+   state and its content hashes. The new events are written with it, for SSE subscribers. From here
+   on the events count as published, and no later state can have an older timestamp.
+3. The display cache is updated, which notifies SSE subscribers, and the push fan-out starts.
 4. When the fan-out is complete, the state hash of each view is stored.
 
 After a crash before 2 the poll is processed again. After a crash behind it, the content hashes
@@ -44,7 +44,7 @@ from tally.cricket.service.live.ball_log_cache import BallLogCache
 from tally.cricket.service.live.fanout import FanOut
 from tally.cricket.service.live.metrics import FeedMetrics
 from tally.cricket.service.live.push_targets import PushTargets
-from tally.cricket.service.ports import Publisher, PushGateway
+from tally.cricket.service.ports import PushGateway
 from tally.cricket.service.queries.feeds import FeedCache
 from tally.cricket.service.queries.timeline import finished_timeline
 from tally.errors import Conflict
@@ -54,6 +54,7 @@ from tally.kit.clock import Clock
 # The record and the caches are refreshed this often, even without a change.
 REFRESH_INTERVAL_MS: Final = 10_000
 DISPLAY_TTL_SECONDS: Final = 120
+KEY_EVENT_SECONDS: Final = 2 * 86_400
 FINAL_DISPLAY_TTL_SECONDS: Final = 86_400
 
 _log = logs.logger()
@@ -87,7 +88,6 @@ class Pipeline:
     ball_logs: BallLogCache
     feeds: FeedCache
     apns: PushGateway
-    publisher: Publisher
     clock: Clock
     owner: str
     metrics: FeedMetrics
@@ -190,7 +190,12 @@ class Pipeline:
                 IS_OVER_ATTRIBUTE: result.is_over,
             },
         )
-        saved = await self.repositories.matches.save(changed)
+        matches = self.repositories.matches
+        if result.new_events:
+            expires_at = now // 1000 + KEY_EVENT_SECONDS
+            saved = await matches.save_with_events(changed, result.new_events, expires_at)
+        else:
+            saved = await matches.save(changed)
         if saved is None:
             raise MatchTakenOver(f"Match {record.match_id} was processed by another instance")
         return saved
@@ -198,7 +203,7 @@ class Pipeline:
     async def _publish(
         self, live_match: LiveMatch, feed: MatchFeed, result: PollResult, record: ActiveMatch
     ) -> None:
-        """Update the display cache, publish to SSE subscribers and start the push fan-out.
+        """Update the display cache and start the push fan-out.
 
         Restarts the fan-out when a crash interrupted the previous one.
         """
@@ -216,8 +221,6 @@ class Pipeline:
                 kind=event.kind.value,
                 innings=event.innings,
             )
-        if result.has_changed or result.new_events:
-            self.publisher.publish(feed.match_id, result.contents, result.new_events)
         fan_out, channel_id = live_match.fan_out, record.channel_id
         update = DisplayUpdate(result.contents, result.state.timestamp)
         if result.has_changed:

@@ -14,10 +14,8 @@ import msgspec
 from tally.cricket.model.display import build_display
 from tally.cricket.model.display_content import display_content
 from tally.cricket.model.errors import team_not_in_match
-from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.feed import MatchFeed, Side
 from tally.cricket.model.payloads import max_content_bytes
-from tally.cricket.model.pipeline import pipeline_state
 from tally.cricket.model.records import NEUTRAL, CachedDisplay, Team
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
@@ -45,19 +43,6 @@ class MatchDisplay:
     @property
     def content(self) -> dict[str, Any]:
         return msgspec.json.decode(self.encoded_content, type=dict[str, Any])
-
-
-@dataclass(frozen=True, slots=True)
-class DisplaySnapshot:
-    """The cached display content of one view and the key events published so far."""
-
-    content: Mapping[str, Any]
-    events: tuple[KeyEvent, ...] = ()
-
-    @property
-    def version(self) -> int:
-        """The timestamp of the content, which increases with every visible change."""
-        return int(self.content.get("timestamp", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +78,6 @@ class DisplayService:
         """Return the cached display content without computing it."""
         cached = await self.displays.get(match_id, view, self.clock.seconds())
         return None if cached is None else msgspec.json.decode(cached.content, type=dict[str, Any])
-
-    async def snapshot(self, match_id: str, view: str) -> DisplaySnapshot | None:
-        """Return the cached content and the published events; None without cached content."""
-        content, record = (
-            await self.cached_content(match_id, view),
-            await self.active.get(match_id),
-        )
-        if content is None:
-            return None
-        return DisplaySnapshot(
-            content, pipeline_state(record).published_events if record is not None else ()
-        )
 
     async def _compute(self, match: MatchView, view: str) -> CachedDisplay:
         feed = _scheduled_feed(match) if match.cached is None else match.cached.feed

@@ -33,11 +33,12 @@ class TimelineService:
         self, match_id: str, limit: int, start: int
     ) -> tuple[Sequence[KeyEvent], int | None]:
         """Return up to `limit` events from `start`, and the start of the next page."""
-        events = await self._events((await self.matches.fixture(match_id)).match_id)
+        events = await self.events((await self.matches.fixture(match_id)).match_id)
         end = start + limit
         return events[start:end], end if end < len(events) else None
 
-    async def _events(self, match_id: str) -> Sequence[KeyEvent]:
+    async def events(self, match_id: str) -> Sequence[KeyEvent]:
+        """Return all events of a match so far."""
         record = await self.active.get(match_id)
         if record is not None and (events := pipeline_state(record).published_events):
             return events

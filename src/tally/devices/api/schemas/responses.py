@@ -92,6 +92,13 @@ class ReadingBody(msgspec.Struct, frozen=True):
     clock_ahead: bool
 
 
+class ReadingSnapshot(msgspec.Struct, frozen=True):
+    """The first event of a stream that does not continue an earlier one."""
+
+    hardware_id: str
+    latest: ReadingBody | None
+
+
 class ReadingPage(msgspec.Struct, frozen=True):
     items: list[ReadingBody]
     next_cursor: str | None
