@@ -17,7 +17,8 @@ from tally.store.errors import StorageUnwritable
 from tally.store.expressions import F
 from tally.store.schema import N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
-from tally.store.sqlite.shapes import MAX_SHAPES
+from tally.store.sqlite.compiled_shape import CompiledShape, Shape
+from tally.store.sqlite.shapes import MAX_SHAPES, describe_shape
 from tally.store.values import Item
 from tests.faults.audit import audit
 from tests.store.strategies import items
@@ -174,3 +175,29 @@ async def test_any_items_are_read_as_written(
                 await expect_stored(engine, LOGS, written)
         found = (await audit(Path(directory)))["logs"]
     assert len(found) == count
+
+
+@given(st.data())
+def test_a_compiled_shape_restores_what_it_reads(data: st.DataObject) -> None:
+    names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+    texts = data.draw(st.tuples(st.text(max_size=30), st.text(max_size=30)))
+    item: Item = {"pk": texts[0], **data.draw(items()), "sk": texts[1]}
+    item |= data.draw(st.dictionaries(names, st.dictionaries(names, st.integers()), max_size=3))
+    item["part"] = texts[1][3:20]
+    shape = describe_shape(item, texts, frozenset(("pk", "sk")))
+    compiled = CompiledShape(7, shape, (("pk", 0), ("sk", 1)))
+
+    values = compiled.values(item, texts)
+    assert values is not None
+    restored = compiled.compile_restorer()(values, (texts[0].encode(), texts[1].encode()))
+    assert restored == item
+    assert [*restored] == [*item]
+
+
+@pytest.mark.parametrize("damaged", [[7], [7, 1], [7, 1, [1, 2, 3]], [7, 1, 2], [7, 1, [1, 2], 3]])
+def test_values_that_do_not_fit_their_shape_are_not_restored(damaged: list[Any]) -> None:
+    shape = Shape(("pk", "n", "inner"), maps=(("inner", ("a", "b")),))
+    restore = CompiledShape(7, shape, (("pk", 0),)).compile_restorer()
+    assert restore([7, 1, [2, 3]], (b"p", b"")) == {"pk": "p", "n": 1, "inner": {"a": 2, "b": 3}}
+    with pytest.raises((ValueError, TypeError)):
+        restore(damaged, (b"p", b""))

@@ -11,6 +11,7 @@ from tally.store.sqlite.layout import ItemChange
 
 _READ_STEP_BYTES = 4096
 WRITE_STEP_BYTES = 1024
+_ONE_UNIT, _HALF_A_UNIT = Capacity(read=1.0), Capacity(read=0.5)
 
 
 def read_steps(size: int) -> int:
@@ -23,6 +24,8 @@ def read_capacity(size: int, *, consistent: bool, fetched_steps: int = 0) -> Cap
 
     `fetched_steps` are those of items that a local index fetches from the table.
     """
+    if size <= _READ_STEP_BYTES and not fetched_steps:  # most reads
+        return _ONE_UNIT if consistent else _HALF_A_UNIT
     steps = read_steps(size) + fetched_steps
     return Capacity(read=float(steps) if consistent else steps / 2)
 

@@ -23,7 +23,7 @@ def pack(value: Any) -> bytes:
 def unpack(packed: bytes) -> Any:
     """Decode a map or a list."""
     try:
-        value: Any = ormsgpack.unpackb(packed, ext_hook=_restore)
+        value: Any = ormsgpack.unpackb(packed, ext_hook=restore_extension)
     except ValueError as error:
         raise StorageDamaged(f"a stored item is damaged: {error}") from error
     if type(value) is not dict and type(value) is not list:
@@ -48,9 +48,10 @@ def _encode_decimal(value: Decimal) -> Any:
 _decimals = Memo(_encode_decimal)  # sensors repeat a few thousand values
 
 
-def _restore(tag: int, packed: bytes) -> Any:
+def restore_extension(tag: int, packed: bytes) -> Any:
+    """Decode a decimal or a set."""
     if tag == _SET:
-        return frozenset(ormsgpack.unpackb(packed, ext_hook=_restore))
+        return frozenset(ormsgpack.unpackb(packed, ext_hook=restore_extension))
     return _numbers[bytes(packed).decode()]
 
 

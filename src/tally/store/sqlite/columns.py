@@ -17,7 +17,8 @@ from tally.kit.memo import Memo
 from tally.store.api import ColumnarItems
 from tally.store.errors import InvalidNumber
 from tally.store.sqlite.codec import pack
-from tally.store.sqlite.shapes import CompiledShape, ItemPacker
+from tally.store.sqlite.compiled_shape import CompiledShape
+from tally.store.sqlite.shapes import ItemPacker
 from tally.store.values import (
     CONTAINER_BYTES,
     ELEMENT_BYTES,

@@ -336,7 +336,9 @@ class SqliteEngine:
         return self._registry.layout(name)
 
     def _layout(self, table: Table, index: str | None = None) -> Layout:
-        return self._registry.find(table.name, self._read_connection(), index)
+        if not self._is_open:
+            raise StoreUnavailable("the store is closed")
+        return self._registry.find(table.name, self._connection, index)
 
     def _read_connection(self) -> apsw.Connection:
         if not self._is_open:
@@ -344,9 +346,10 @@ class SqliteEngine:
         return self._connection
 
     def _row(self, layout: Layout, get: Get) -> tuple[Item | None, int]:
+        """Return the item and its size; `_layout` has checked that the store is open."""
         key = layout.checked_key(get.key)
         try:
-            row = self._read_connection().execute(layout.select, key).fetchone()
+            row = self._connection.execute(layout.select, key).fetchone()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, None) from error
         if row is None:

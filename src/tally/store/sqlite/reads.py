@@ -158,26 +158,21 @@ class Reader:
 
     def _last_key(self) -> Item:
         last = self._last or {}
-        names = dict.fromkeys(
-            (*self._layout.table.key_names, *(part.name for part in self._index_parts()))
-        )
-        return {name: last[name] for name in names}
-
-    def _index_parts(self) -> tuple[KeyPart, ...]:
-        return index_key(self._index.index) if self._index else ()
+        key = {name: last[name] for name in self._layout.table.key_names}
+        if self._index is not None:
+            key.update((part.name, last[part.name]) for part in index_key(self._index.index))
+        return key
 
     def _statement(
         self, key_range: KeyRange | None, start: Key | None, max_rows: int
     ) -> tuple[str, tuple[Any, ...]]:
-        key = (self._index.index if self._index else self._layout.table) if key_range else None
-        partition = (
-            ()
-            if key is None or key_range is None
-            else (encode_part(key.partition, key_range.partition),)
-        )
-        bounds = (
-            list(_bounds(key.sort, key_range)) if key is not None and key.sort and key_range else []
-        )
+        partition: tuple[bytes, ...] = ()
+        bounds: list[_Bound] = []
+        if key_range is not None:
+            key = self._index.index if self._index else self._layout.table
+            partition = (encode_part(key.partition, key_range.partition),)
+            if key.sort is not None and key_range.operator is not None:
+                bounds = [*_bounds(key.sort, key_range.operator, key_range)]
         if start is not None and bounds:
             # The page key is within the range, so it replaces the bound on its side.
             replaced = ">" if self._forward else "<"
@@ -206,24 +201,22 @@ class Reader:
         return (*entry, *row) if isinstance(self._operation, Scan) else (*entry[1:], *row)
 
 
-def _bounds(sort: KeyPart, key_range: KeyRange) -> Iterator[_Bound]:
+def _bounds(sort: KeyPart, operator: str, key_range: KeyRange) -> Iterator[_Bound]:
     """Translate the sort-key condition to comparisons of encoded keys."""
-    if key_range.operator is None:
-        return
     low = encode_part(sort, key_range.low)
-    if key_range.operator == "begins_with":
+    if operator == "begins_with":
         yield ">=", low
         end = successor(low)
         if end is not None:
             yield "<", end
-    elif key_range.operator == "between":
+    elif operator == "between":
         yield ">=", low
         yield "<=", encode_part(sort, key_range.high)
-    elif key_range.operator == "=":
+    elif operator == "=":
         yield ">=", low
         yield "<=", low
     else:
-        yield key_range.operator, low
+        yield operator, low
 
 
 def _compose(layout: Layout, index: IndexLayout | None, shape: _Shape) -> str:

@@ -10,16 +10,16 @@ They never change, so a process may cache them; a number that it does not know w
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import apsw
 import msgspec
-from msgspec import Struct
+from ormsgpack import unpackb
 
 from tally.store.errors import StorageDamaged
 from tally.store.schema import Table
-from tally.store.sqlite.codec import pack, unpack
+from tally.store.sqlite.codec import pack, restore_extension
+from tally.store.sqlite.compiled_shape import CompiledShape, KeyTexts, Restorer, Shape
 from tally.store.sqlite.keys import RowKey
 from tally.store.values import Item
 
@@ -37,60 +37,7 @@ _MIN_SIGHTINGS = 8  # of a shape before it is stored
 _MAX_SIGHTINGS = 64  # of the same attributes before they get a shape that fits them all
 _MAX_CANDIDATES = 256
 
-KeyTexts: TypeAlias = tuple[str, str]
 _NO_TEXTS: KeyTexts = "", ""  # for shapes without slices, which do not read them
-
-
-class Shape(Struct, frozen=True):
-    """The attributes of an item in order, its maps' names, and where strings repeat the key.
-
-    A slice is the attribute's name, the part of the key (0: partition, 1: sort), and its bounds.
-    """
-
-    attributes: tuple[str, ...]
-    maps: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    slices: tuple[tuple[str, int, int, int], ...] = ()
-
-
-class CompiledShape:
-    """A shape with its number and what packing and unpacking need."""
-
-    def __init__(self, number: int, shape: Shape, key_names: frozenset[str]) -> None:
-        self.number = number
-        self.slices = shape.slices
-        self.maps = dict(shape.maps)
-        self.omitted = key_names.union(name for name, *_ in shape.slices)
-        self._names = tuple(name for name in shape.attributes if name not in self.omitted)
-        self._read_values = _values_reader(self._names)
-        self._map_positions = [(self._names.index(name), inner) for name, inner in shape.maps]
-
-    def values(self, item: Mapping[str, Any], texts: KeyTexts) -> list[Any] | None:
-        """Return the number and the values to pack, or None if the item has another shape."""
-        for name, part, start, stop in self.slices:
-            if item[name] != texts[part][start:stop]:
-                return None
-        values = [self.number, *self._read_values(item)]
-        for position, inner in self._map_positions:
-            value = values[position + 1]
-            if type(value) is not dict or tuple(value) != inner:
-                return None
-            values[position + 1] = [*value.values()]
-        return values
-
-    def restore(self, item: Item, values: list[Any], texts: KeyTexts) -> None:
-        """Add the attributes to an item; the first value is the number."""
-        del values[0]
-        for position, inner in self._map_positions:
-            values[position] = dict(zip(inner, values[position], strict=True))
-        item.update(zip(self._names, values, strict=True))
-        for name, part, start, stop in self.slices:
-            item[name] = texts[part][start:stop]
-
-
-def _values_reader(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
-    if len(names) > 1:  # with one name, it returns the value itself
-        return itemgetter(*names)
-    return lambda item: [item[name] for name in names]
 
 
 def describe_shape(item: Mapping[str, Any], texts: KeyTexts, key: frozenset[str]) -> Shape:
@@ -198,12 +145,13 @@ class ItemPacker:
         self._restore_key = _key_restorer(self._key)
         self._by_attributes: dict[tuple[str, ...], list[CompiledShape]] = {}
         self._by_number: dict[int, CompiledShape] = {}
+        self._restorers: dict[int, Restorer] = {}  # of the shapes that were read
         self._sightings: Counter[Shape | tuple[str, ...]] = Counter()
         self._lock = threading.Lock()
 
     def learn(self, number: int, shape: Shape) -> None:
         """Use a stored shape."""
-        compiled = self._by_number[number] = CompiledShape(number, shape, self.key_names)
+        compiled = self._by_number[number] = CompiledShape(number, shape, self._key)
         alternatives = self._by_attributes.get(shape.attributes, [])
         # A shape without maps and slices fits every item, so it is tried last.
         is_specific = bool(shape.maps or shape.slices)
@@ -238,17 +186,15 @@ class ItemPacker:
 
     def unpack(self, packed: bytes, key: RowKey) -> Item:
         """Unpack an item; its key comes from the row."""
-        item = self._restore_key(key)
-        values = unpack(packed)
-        if type(values) is dict:
-            item.update(values)
-            return item
         try:
-            shape = self._by_number.get(values[0]) or self._shape(values[0])
-            shape.restore(item, values, self.texts(item) if shape.slices else _NO_TEXTS)
+            values = unpackb(packed, ext_hook=restore_extension)
+            if type(values) is list:
+                restore = self._restorers.get(values[0]) or self._compile_restorer(values[0])
+                return restore(values, key)
+            item: Item = self._restore_key(key) | values
+            return item
         except (ValueError, TypeError, LookupError) as error:
             raise StorageDamaged(f"a stored item is damaged: {error!r}") from error
-        return item
 
     def observe(self, item: Mapping[str, Any], count: int = 1) -> None:
         """Count items of an unknown shape, and propose frequent shapes.
@@ -272,10 +218,12 @@ class ItemPacker:
             elif len(self._sightings) > _MAX_CANDIDATES:
                 self._sightings.clear()
 
-    def _shape(self, number: int) -> CompiledShape:
-        """Return a shape that another process added."""
-        self._shapes.reload()
-        return self._by_number[number]
+    def _compile_restorer(self, number: int) -> Restorer:
+        """Compile the restorer of a shape, which another process may have added."""
+        if number not in self._by_number:
+            self._shapes.reload()
+        restore = self._restorers[number] = self._by_number[number].compile_restorer()
+        return restore
 
 
 def _key_restorer(key: Sequence[tuple[str, int]]) -> Callable[[RowKey], Item]:
