@@ -17,8 +17,8 @@ from tally.store.expressions import (
 )
 from tally.store.parse.conditions import (
     Binder,
-    check_operand_count,
     check_distinct_operands,
+    check_operand_count,
     require_path,
     wrong_type,
 )
