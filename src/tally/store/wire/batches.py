@@ -14,7 +14,7 @@ from tally.store.encode import item_to_wire
 from tally.store.schema import Table
 from tally.store.values import Item
 from tally.store.wire.consumed_capacity import collection_metrics, describe_capacity
-from tally.store.wire.keys import read_checked_item, read_key
+from tally.store.wire.keys import read_checked_item, read_primary_key
 from tally.store.wire.legacy import legacy_projection
 from tally.store.wire.request_expressions import read_substitutions, reject_mixed
 from tally.store.wire.service_errors import ServiceError, invalid
@@ -51,7 +51,7 @@ async def _read_gets(engine: Engine, name: str, request: Body) -> BatchGet:
         projection = substitutions.projection(text)
     substitutions.check_all_used()
     table = await find_table(engine, name)
-    keys = tuple(read_key(table, key) for key in request["Keys"])
+    keys = tuple(read_primary_key(table, key) for key in request["Keys"])
     _check_distinct(table, keys)
     return BatchGet(table, keys, projection, bool(request.get("ConsistentRead")))
 
@@ -82,7 +82,7 @@ async def _read_writes(engine: Engine, name: str, requests: list[Body]) -> Batch
         if request.get("PutRequest") is not None:
             puts.append(read_checked_item(table, request["PutRequest"]["Item"]))
         elif request.get("DeleteRequest") is not None:
-            deletes.append(read_key(table, request["DeleteRequest"]["Key"]))
+            deletes.append(read_primary_key(table, request["DeleteRequest"]["Key"]))
         else:
             raise _malformed()
     _check_distinct(table, (*puts, *deletes))

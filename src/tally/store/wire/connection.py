@@ -121,7 +121,7 @@ class WireConnection(asyncio.Protocol):
 
     def time_out(self) -> None:
         """End a connection whose client takes too long; the table calls it."""
-        if self._writable and (self._headers or self._body):
+        if self._writable and (self._head_bytes or self._headers or self._body):
             self._refuse(coral_error("RequestTimeout", "The request took too long", 408))
         else:
             self.transport.abort()
@@ -180,7 +180,7 @@ class WireConnection(asyncio.Protocol):
         if self._is_running:
             self.transport.pause_reading()
         elif self._writable:
-            is_idle = not self._headers and not self._body
+            is_idle = not (self._head_bytes or self._headers or self._body)
             timeouts = self._limits.timeouts
             self._wait(timeouts.idle if is_idle else timeouts.body)
             self.transport.resume_reading()

@@ -21,7 +21,7 @@ from tally.store.wire.service_errors import (
     invalid,
     table_not_found,
 )
-from tally.store.wire.table_descriptions import describe
+from tally.store.wire.table_descriptions import table_description
 from tally.store.wire.table_metadata import (
     StatefulEngine,
     TableMetadata,
@@ -30,12 +30,8 @@ from tally.store.wire.table_metadata import (
     write_metadata,
 )
 from tally.store.wire.table_names import table_name
-from tally.store.wire.table_requests import (
-    attribute_types,
-    read_index,
-    read_stream,
-    read_table,
-)
+from tally.store.wire.table_requests import read_stream, read_table
+from tally.store.wire.table_settings import apply_settings, billing_mode, changed_indexes
 
 Body = Mapping[str, Any]
 _MAX_LISTED: Final = 100
@@ -62,7 +58,7 @@ class ControlPlane:
     async def create_table(self, body: Body) -> dict[str, Any]:
         metadata = new_metadata(self._now())
         metadata.tags = {tag["Key"]: tag["Value"] for tag in body.get("Tags") or ()}
-        _apply_settings(body, metadata, body.get("BillingMode", "PROVISIONED"))
+        apply_settings(body, metadata, body.get("BillingMode", "PROVISIONED"))
         table = read_table(body)
         if table.stream is not None:
             metadata.stream_label = self._stream_label()
@@ -71,14 +67,14 @@ class ControlPlane:
             raise dynamodb_error("ResourceInUseException", message)
         await write_metadata(self._engine, table.name, metadata)
         await self._engine.create_table(table)
-        return {"TableDescription": describe(table, metadata, status="CREATING")}
+        return {"TableDescription": table_description(table, metadata, status="CREATING")}
 
     async def describe_table(self, body: Body) -> dict[str, Any]:
         table = await self._find(body["TableName"])
         metadata = await read_metadata(self._engine, table.name, self._now())
         building = await self._engine.building_indexes(table.name)
         counts = await self._count(table)
-        return {"Table": describe(table, metadata, building=building, counts=counts)}
+        return {"Table": table_description(table, metadata, building=building, counts=counts)}
 
     async def delete_table(self, body: Body) -> dict[str, Any]:
         table = await self._find(body["TableName"])
@@ -91,7 +87,7 @@ class ControlPlane:
         await cancel_all([self._changes.pop(table.name)] if table.name in self._changes else [])
         await self._engine.drop_table(table.name)
         await write_metadata(self._engine, table.name, None)
-        return {"TableDescription": describe(table, metadata, status="DELETING")}
+        return {"TableDescription": table_description(table, metadata, status="DELETING")}
 
     async def list_tables(self, body: Body) -> dict[str, Any]:
         start = body.get("ExclusiveStartTableName", "")
@@ -107,18 +103,20 @@ class ControlPlane:
         if not body.keys() - {"TableName", "AttributeDefinitions"}:
             raise invalid(_NOTHING_TO_UPDATE)
         metadata = await read_metadata(self._engine, table.name, self._now())
-        billing = body.get("BillingMode") or _billing_mode(metadata)
-        _apply_settings(body, metadata, billing, is_update=True)
+        billing = body.get("BillingMode") or billing_mode(metadata)
+        apply_settings(body, metadata, billing, is_update=True)
         changed = self._changed_stream(body, table, metadata)
         for update in body.get("GlobalSecondaryIndexUpdates") or ():
-            changed = _changed_indexes(body, changed, update, metadata)
+            changed = changed_indexes(body, changed, update, metadata)
         await write_metadata(self._engine, table.name, metadata)
         if changed != table:
             await self._alter(table, changed)
         building = await self._engine.building_indexes(table.name)
         current = await self._engine.describe_table(table.name)
         return {
-            "TableDescription": describe(current, metadata, status="UPDATING", building=building)
+            "TableDescription": table_description(
+                current, metadata, status="UPDATING", building=building
+            )
         }
 
     async def update_time_to_live(self, body: Body) -> dict[str, Any]:
@@ -227,80 +225,3 @@ class ControlPlane:
 
     def _now(self) -> float:
         return self._clock.time_ns() / 1e9
-
-
-def _billing_mode(metadata: TableMetadata) -> str:
-    summary = metadata.settings.get("BillingModeSummary", {})
-    return str(
-        summary.get("BillingMode", "PROVISIONED" if metadata.read_units else "PAY_PER_REQUEST")
-    )
-
-
-def _apply_settings(
-    body: Body, metadata: TableMetadata, billing: str, *, is_update: bool = False
-) -> None:
-    """Store what the service only repeats: throughput, billing mode, class and protection."""
-    throughput = body.get("ProvisionedThroughput")
-    _check_billing(billing, throughput, is_required=not is_update)
-    if throughput is not None:
-        metadata.read_units = throughput["ReadCapacityUnits"]
-        metadata.write_units = throughput["WriteCapacityUnits"]
-    if billing == "PAY_PER_REQUEST":
-        metadata.read_units = metadata.write_units = 0
-        metadata.settings["BillingModeSummary"] = {"BillingMode": billing}
-    else:
-        metadata.settings.pop("BillingModeSummary", None)
-    for index in body.get("GlobalSecondaryIndexes") or ():
-        _apply_units(index, metadata, billing)
-    if body.get("TableClass") is not None:
-        metadata.settings["TableClassSummary"] = {"TableClass": body["TableClass"]}
-    if body.get("DeletionProtectionEnabled") is not None or not is_update:
-        protected = bool(body.get("DeletionProtectionEnabled"))
-        metadata.settings["DeletionProtectionEnabled"] = protected
-
-
-def _check_billing(billing: str, throughput: Body | None, *, is_required: bool) -> None:
-    if billing == "PAY_PER_REQUEST" and throughput is not None:
-        raise _parameter(
-            "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is"
-            " PAY_PER_REQUEST"
-        )
-    if billing == "PROVISIONED" and throughput is None and is_required:
-        raise _parameter(
-            "ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is"
-            " PROVISIONED"
-        )
-
-
-def _apply_units(index: Body, metadata: TableMetadata, billing: str) -> None:
-    throughput = index.get("ProvisionedThroughput")
-    if throughput is not None and billing == "PROVISIONED":
-        units = (throughput["ReadCapacityUnits"], throughput["WriteCapacityUnits"])
-        metadata.index_units[index["IndexName"]] = units
-
-
-def _changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetadata) -> Table:
-    for action in ("Create", "Delete", "Update"):
-        entry = update.get(action)
-        if entry is None:
-            continue
-        name = entry["IndexName"]
-        if action == "Create":
-            if name in table.by_name:
-                raise _parameter(f"Index already exists: {name}")
-            _apply_units(entry, metadata, _billing_mode(metadata))
-            index = read_index(entry, attribute_types(body, table))
-            return replace(table, indexes=(*table.by_name.values(), index))
-        if name not in table.by_name:
-            raise dynamodb_error("ResourceNotFoundException", "Requested resource not found")
-        if action == "Update":
-            _apply_units(entry, metadata, "PROVISIONED")
-            return table
-        metadata.index_units.pop(name, None)
-        others = [index for index in table.by_name.values() if index.name != name]
-        return replace(table, indexes=tuple(others))
-    raise _parameter("One of GlobalSecondaryIndexUpdate.Update, Create or Delete must not be null")
-
-
-def _parameter(message: str) -> ServiceError:
-    return invalid(f"One or more parameter values were invalid: {message}")

@@ -10,7 +10,7 @@ from tally.store.expressions import Action, Condition
 from tally.store.parse import Substitutions
 from tally.store.schema import Table
 from tally.store.wire.consumed_capacity import add_capacity, add_collection_metrics
-from tally.store.wire.keys import check_index_keys, read_checked_item, read_key
+from tally.store.wire.keys import check_index_keys, read_checked_item, read_primary_key
 from tally.store.wire.legacy import (
     legacy_actions,
     legacy_condition,
@@ -35,7 +35,7 @@ async def get_item(engine: Engine, body: Body) -> dict[str, Any]:
         projection = substitutions.projection(text)
     substitutions.check_all_used()
     table = await find_table(engine, body["TableName"])
-    key = read_key(table, body["Key"])
+    key = read_primary_key(table, body["Key"])
     operation = Get(table, key, projection, bool(body.get("ConsistentRead")))
     result = await engine.get(operation)
     response: dict[str, Any] = {}
@@ -62,7 +62,7 @@ async def update_item(engine: Engine, body: Body) -> dict[str, Any]:
     actions = read_actions(body, substitutions)
     condition = read_condition(body, substitutions, _UPDATE)
     table = await find_table(engine, body["TableName"])
-    key = read_key(table, body["Key"])
+    key = read_primary_key(table, body["Key"])
     actions = (*actions, *legacy_actions(body))
     check_targets(table, actions)
     returns = cast("Returns", body.get("ReturnValues", "NONE"))
@@ -79,7 +79,7 @@ async def delete_item(engine: Engine, body: Body) -> dict[str, Any]:
         )
     condition = read_condition(body, read_substitutions(body, _CONDITION), _CONDITION)
     table = await find_table(engine, body["TableName"])
-    key = read_key(table, body["Key"])
+    key = read_primary_key(table, body["Key"])
     result = await write(body, engine.delete(Delete(table, key, condition, returns)))
     return _written(body, table, key, result)
 

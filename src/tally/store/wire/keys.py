@@ -20,7 +20,7 @@ _NO_MATCH: Final = "The provided key element does not match the schema"
 _FAST_PATH_CHARACTERS: Final = 1024
 
 
-def read_key(table: Table, key: Mapping[str, Any]) -> Item:
+def read_primary_key(table: Table, key: Mapping[str, Any]) -> Item:
     """Read a primary key; it has exactly the attributes of the schema."""
     values = read_item(key)
     if len(values) != len(table.key_names):

@@ -46,6 +46,11 @@ class RequestModel:
         self._operations: dict[str, Any] = model["operations"]
         self._compile = cache(self._compile_shape)
 
+    @property
+    def operations(self) -> list[str]:
+        """The names of all operations of the service, sorted."""
+        return sorted(self._operations)
+
     def check(self, operation: str, body: Any) -> None:
         """Raise ServiceError unless the body satisfies the model of the operation."""
         shape = self._operations[operation].get("input", {}).get("shape")

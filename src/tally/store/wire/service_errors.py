@@ -82,6 +82,21 @@ _MISSING: Final = "The provided expression refers to an attribute that does not 
 _PATH: Final = "The document path provided in the update expression is invalid for update"
 _TYPE: Final = "An operand in the update expression has an incorrect data type"
 _DIGITS: Final = "Attempting to store more than 38 significant digits in a Number"
+_INVALID_VALUES: Final = "One or more parameter values were invalid: "
+_INDEX_KEY_TYPE: Final = (
+    _INVALID_VALUES + r"Type mismatch for Index Key \2 Expected: \3 Actual: \4 IndexName: \1"
+)
+_EMPTY_INDEX_KEY: Final = (
+    "One or more parameter values are not valid. A value specified for a secondary index key is not"
+    " supported. The AttributeValue for a key attribute cannot contain an empty string value."
+    r" IndexName: \1, IndexKey: \2"
+)
+_LONG_PARTITION_KEY: Final = (
+    _INVALID_VALUES + "Size of hashkey has exceeded the maximum size limit of2048 bytes"
+)
+_LONG_SORT_KEY: Final = (
+    _INVALID_VALUES + "Size of rangekey has exceeded the maximum size limit of1024 bytes"
+)
 # What the engine finds out with the item at hand. The first matching pattern decides.
 _EVALUATION_ERRORS: Final = (
     (r"which does not exist in the item$", _MISSING),
@@ -91,6 +106,10 @@ _EVALUATION_ERRORS: Final = (
     (r"magnitude of a number must be at most", _OVERFLOW),
     (r"magnitude of a number must be at least", _UNDERFLOW),
     (r"at most 38 significant digits", _DIGITS),
+    (r"index (\S+): the key attribute (.+) is of type (\w+), not (\w+)$", _INDEX_KEY_TYPE),
+    (r"index (\S+): the key attribute (.+) is empty$", _EMPTY_INDEX_KEY),
+    (r"index (\S+): the key attribute (.+) has \d+ bytes; the limit is 2048", _LONG_PARTITION_KEY),
+    (r"index (\S+): the key attribute (.+) has \d+ bytes", _LONG_SORT_KEY),
     (r"values may nest at most", "Nesting Levels have exceeded supported limits"),
 )
 _EVALUATION: Final = tuple((re.compile(pattern), text) for pattern, text in _EVALUATION_ERRORS)
@@ -130,9 +149,10 @@ def validation_message(error: StoreError) -> str:
     if isinstance(error, RequestTooLarge):
         return "Collection size of transaction items exceeded"
     for pattern, message in _EVALUATION:
-        if pattern.search(text):
-            return message
-    return f"One or more parameter values were invalid: {text}"
+        match = pattern.search(text)
+        if match is not None:
+            return match.expand(message)
+    return f"{_INVALID_VALUES}{text}"
 
 
 def cancelled(error: TransactionCancelled, with_items: list[bool]) -> ServiceError:

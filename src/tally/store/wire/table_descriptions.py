@@ -7,7 +7,7 @@ from tally.store.schema import Index, Table, index_key
 from tally.store.wire.table_metadata import TableMetadata, table_arn
 
 
-def describe(
+def table_description(
     table: Table,
     metadata: TableMetadata,
     *,

@@ -20,7 +20,7 @@ from tally.store.errors import RequestTooLarge, TransactionCancelled
 from tally.store.schema import Table
 from tally.store.wire.consumed_capacity import collection_metrics, describe_transaction_capacity
 from tally.store.wire.items import check_targets, read_actions, read_condition
-from tally.store.wire.keys import read_checked_item, read_key
+from tally.store.wire.keys import read_checked_item, read_primary_key
 from tally.store.wire.request_expressions import read_substitutions
 from tally.store.wire.service_errors import ServiceError, cancelled, invalid
 from tally.store.wire.table_names import find_table
@@ -42,7 +42,7 @@ async def transact_get_items(engine: Engine, body: Body) -> dict[str, Any]:
         projection = () if text is None else substitutions.projection(text)
         substitutions.check_all_used()
         table = await find_table(engine, request["TableName"])
-        gets.append(Get(table, read_key(table, request["Key"]), projection))
+        gets.append(Get(table, read_primary_key(table, request["Key"]), projection))
     _check_distinct((get.table, get.key) for get in gets)
     try:
         result = await engine.transact_get(TransactionGet(tuple(gets)))
@@ -97,7 +97,7 @@ async def _read_write(engine: Engine, name: str, request: Body) -> Write:
     table = await find_table(engine, request["TableName"])
     if name == "Put":
         return Put(table, read_checked_item(table, request["Item"]), condition)
-    key = read_key(table, request["Key"])
+    key = read_primary_key(table, request["Key"])
     if name == "Delete":
         return Delete(table, key, condition)
     if name == "Update":
