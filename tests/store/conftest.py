@@ -20,7 +20,7 @@ from tests.store.emulators import engines, open_engine
 from tests.store.features import Features, features
 from tests.store.tables import TABLES
 
-ENGINES = engines("local", "ministack", "dynoxide")
+ENGINES = engines("local", "ministack", "dynoxide", "served")
 
 
 @pytest.fixture(scope="session", params=ENGINES)

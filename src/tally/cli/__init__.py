@@ -45,6 +45,11 @@ COMMANDS: Final = (
         "Check the embedded database, and repair what only an operator may decide.",
     ),
     LazyCommand(
+        "dynamodb",
+        "tally.cli.dynamodb:serve_dynamodb",
+        "Serve an embedded store over DynamoDB's protocol.",
+    ),
+    LazyCommand(
         "backup", "tally.cli.backup:backup", "Back up the data directory, also while Tally runs."
     ),
     LazyCommand("restore", "tally.cli.backup:restore", "Restore a backup to a new data directory."),

@@ -117,7 +117,7 @@ class Placeholders:
             case Literal(value):
                 return self._value(value)
             case Size(path):
-                return f"size({self.path(path)})"
+                return f"size({self.operand(path)})"
             case Sum(operator, left, right):
                 return f"{self.operand(left)} {operator} {self.operand(right)}"
             case IfAbsent(path, otherwise):
@@ -183,14 +183,14 @@ _ENCODERS: dict[type, Callable[[Placeholders, Any], str]] = {
     Exists: lambda placeholders, node: f"attribute_exists({placeholders.path(node.path)})",
     Absent: lambda placeholders, node: f"attribute_not_exists({placeholders.path(node.path)})",
     TypeIs: lambda placeholders, node: (
-        f"attribute_type({placeholders.path(node.path)},"
+        f"attribute_type({placeholders.operand(node.path)},"
         f" {placeholders.operand(Literal(node.type))})"
     ),
     BeginsWith: lambda placeholders, node: (
-        f"begins_with({placeholders.path(node.path)}, {placeholders.operand(node.prefix)})"
+        f"begins_with({placeholders.operand(node.path)}, {placeholders.operand(node.prefix)})"
     ),
     Contains: lambda placeholders, node: (
-        f"contains({placeholders.path(node.path)}, {placeholders.operand(node.element)})"
+        f"contains({placeholders.operand(node.path)}, {placeholders.operand(node.element)})"
     ),
 }
 

@@ -111,7 +111,7 @@ def _resolve(operand: Any, item: Mapping[str, Any]) -> Any:
             if len(operand.parts) == 1
             else resolve_path(item, operand)
         )
-    return _size(resolve_path(item, operand.path))
+    return _size(_resolve(operand.path, item))
 
 
 def _size(value: Any) -> Any:
@@ -190,19 +190,19 @@ def _in(node: In, item: Mapping[str, Any]) -> bool:
 
 
 def _type_is(node: TypeIs, item: Mapping[str, Any]) -> bool:
-    value = resolve_path(item, node.path)
+    value = _resolve(node.path, item)
     return value is not MISSING and type_of(value) == node.type
 
 
 def _begins_with(node: BeginsWith, item: Mapping[str, Any]) -> bool:
-    value, prefix = resolve_path(item, node.path), _resolve(node.prefix, item)
+    value, prefix = _resolve(node.path, item), _resolve(node.prefix, item)
     if isinstance(value, str) and isinstance(prefix, str):
         return value.startswith(prefix)
     return isinstance(value, bytes) and isinstance(prefix, bytes) and value.startswith(prefix)
 
 
 def _contains(node: Contains, item: Mapping[str, Any]) -> bool:
-    value, element = resolve_path(item, node.path), _resolve(node.element, item)
+    value, element = _resolve(node.path, item), _resolve(node.element, item)
     if isinstance(value, str):
         return isinstance(element, str) and element in value
     if isinstance(value, bytes):

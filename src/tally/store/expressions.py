@@ -44,12 +44,12 @@ class Literal(Struct, frozen=True):
 
 
 class Size(Struct, frozen=True):
-    """The size of the value at a path.
+    """The size of the value at a path, or of a constant.
 
     UTF-16 units of a string, bytes of a binary, else elements.
     """
 
-    path: Path
+    path: Path | Literal
 
 
 Operand: TypeAlias = Path | Literal | Size
@@ -140,21 +140,21 @@ class Absent(Condition, frozen=True):
 class TypeIs(Condition, frozen=True):
     """The attribute has this type."""
 
-    path: Path
+    path: Operand
     type: Type
 
 
 class BeginsWith(Condition, frozen=True):
     """The string or binary starts with a prefix."""
 
-    path: Path
+    path: Operand
     prefix: Operand
 
 
 class Contains(Condition, frozen=True):
     """The string has a substring, or the list or set an element."""
 
-    path: Path
+    path: Operand
     element: Operand
 
 

@@ -103,11 +103,11 @@ def render_condition(condition: Condition) -> str:
         case Absent(path):
             return f"attribute_not_exists({render_path(path)})"
         case BeginsWith(path, operand):
-            return f"begins_with({render_path(path)}, {_render_operand(operand)})"
+            return f"begins_with({_render_operand(path)}, {_render_operand(operand)})"
         case Contains(path, operand):
-            return f"contains({render_path(path)}, {_render_operand(operand)})"
+            return f"contains({_render_operand(path)}, {_render_operand(operand)})"
         case TypeIs(path, kind):
-            return f"attribute_type({render_path(path)}, {kind})"
+            return f"attribute_type({_render_operand(path)}, {kind})"
     raise InvalidExpression(f"{type(condition).__name__} is not a condition")
 
 
@@ -120,7 +120,7 @@ def _render_operand(operand: Operand) -> str:
     if isinstance(operand, Path):
         return render_path(operand)
     if isinstance(operand, Size):
-        return f"size({render_path(operand.path)})"
+        return f"size({_render_operand(operand.path)})"
     return render_value(operand.value)
 
 

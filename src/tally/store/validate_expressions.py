@@ -267,7 +267,7 @@ def _paths(node: Condition) -> Iterator[Path]:
     for operand in _operands(node):
         if isinstance(operand, Path):
             yield operand
-        elif isinstance(operand, Size):
+        elif isinstance(operand, Size) and isinstance(operand.path, Path):
             yield operand.path
 
 

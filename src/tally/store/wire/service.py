@@ -1,0 +1,108 @@
+"""Runs one operation of the protocol: decodes the body, validates it and encodes the response."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from tally.kit import logs
+from tally.kit.clock import Clock
+from tally.store.errors import InvalidSchema, StoreError, StoreUnavailable
+from tally.store.wire.batches import batch_get_item, batch_write_item
+from tally.store.wire.control_plane import ControlPlane
+from tally.store.wire.items import delete_item, get_item, put_item, update_item
+from tally.store.wire.queries import query, scan
+from tally.store.wire.request_model import RequestModel
+from tally.store.wire.service_errors import (
+    ServiceError,
+    coral_error,
+    invalid,
+    not_serializable,
+    translate,
+)
+from tally.store.wire.table_metadata import StatefulEngine
+from tally.store.wire.transactions import transact_get_items, transact_write_items
+
+Body = Mapping[str, Any]
+Handler: TypeAlias = Callable[[Body], Awaitable[dict[str, Any]]]
+_TARGET: Final = "DynamoDB_20120810."
+_DATA_PLANE: Final = {
+    "GetItem": get_item,
+    "PutItem": put_item,
+    "UpdateItem": update_item,
+    "DeleteItem": delete_item,
+    "Query": query,
+    "Scan": scan,
+    "BatchGetItem": batch_get_item,
+    "BatchWriteItem": batch_write_item,
+    "TransactGetItems": transact_get_items,
+    "TransactWriteItems": transact_write_items,
+}
+_log = logs.logger()
+
+
+class ServedStore:
+    """The operations of the protocol on one engine. `endpoint` is the address that clients use."""
+
+    def __init__(self, engine: StatefulEngine, clock: Clock, endpoint: str = "") -> None:
+        self.endpoint = endpoint
+        self._model = RequestModel()
+        self._control = ControlPlane(engine, clock)
+        control = self._control
+        self._handlers: dict[str, Handler] = {
+            **{name: _bound(handler, engine) for name, handler in _DATA_PLANE.items()},
+            "CreateTable": control.create_table,
+            "DescribeTable": control.describe_table,
+            "DeleteTable": control.delete_table,
+            "ListTables": control.list_tables,
+            "UpdateTable": control.update_table,
+            "UpdateTimeToLive": control.update_time_to_live,
+            "DescribeTimeToLive": control.describe_time_to_live,
+            "TagResource": control.tag_resource,
+            "UntagResource": control.untag_resource,
+            "ListTagsOfResource": control.list_tags_of_resource,
+            "DescribeLimits": control.describe_limits,
+            "DescribeEndpoints": self._describe_endpoints,
+        }
+
+    async def close(self) -> None:
+        await self._control.close()
+
+    async def respond(self, target: str, payload: bytes) -> tuple[int, bytes]:
+        """Run the operation that `X-Amz-Target` names; return the status and the body."""
+        try:
+            return 200, msgspec.json.encode(await self._run(target, payload))
+        except ServiceError as error:
+            return error.status, msgspec.json.encode(error.body)
+        except InvalidSchema as error:
+            failed = invalid(f"One or more parameter values were invalid: {error}")
+        except StoreUnavailable as error:
+            _log.error("Request failed", action="wire_request_failed", error=str(error))
+            failed = translate(error)
+        except StoreError as error:
+            failed = translate(error)
+        except Exception:  # noqa: BLE001 - the client gets a response, the log the cause
+            _log.exception("Request failed unexpectedly", action="wire_request_crashed")
+            failed = coral_error("InternalFailure", None, 500)
+        return failed.status, msgspec.json.encode(failed.body)
+
+    async def _run(self, target: str, payload: bytes) -> dict[str, Any]:
+        operation = target.removeprefix(_TARGET)
+        handler = self._handlers.get(operation)
+        if handler is None or operation == target:
+            raise coral_error("UnknownOperationException")
+        try:
+            body = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise not_serializable(None) from None
+        if not isinstance(body, dict):
+            raise not_serializable("Start of structure or map found where not expected")
+        self._model.check(operation, body)
+        return await handler(body)
+
+    async def _describe_endpoints(self, _body: Body) -> dict[str, Any]:
+        return {"Endpoints": [{"Address": self.endpoint, "CachePeriodInMinutes": 1440}]}
+
+
+def _bound(handler: Callable[[Any, Body], Awaitable[dict[str, Any]]], engine: Any) -> Handler:
+    return lambda body: handler(engine, body)

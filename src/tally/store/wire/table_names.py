@@ -1,0 +1,30 @@
+"""Resolves table names and ARNs of requests."""
+
+import re
+from typing import Final
+
+from tally.store.api import Engine
+from tally.store.schema import Table
+from tally.store.wire.service_errors import invalid
+
+_ARN: Final = re.compile(r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]*:[0-9]*:table/([a-zA-Z0-9_.-]{3,255})")
+_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
+INVALID_NAME: Final = (
+    "Invalid table/index name.  Table/index names must be between 3 and 255 characters long, and"
+    " may contain only the characters a-z, A-Z, 0-9, '_', '-', and '.'"
+)
+
+
+def table_name(text: str) -> str:
+    """Return the name of a table that a request names, also by its ARN."""
+    if _NAME.fullmatch(text):
+        return text
+    match = _ARN.fullmatch(text)
+    if match is None:
+        raise invalid(INVALID_NAME)
+    return match[1]
+
+
+async def find_table(engine: Engine, text: str) -> Table:
+    """Return a table; raise TableNotFound."""
+    return await engine.describe_table(table_name(text))

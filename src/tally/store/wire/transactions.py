@@ -1,0 +1,147 @@
+"""TransactGetItems and TransactWriteItems."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tally.store.api import (
+    Capacity,
+    Check,
+    Delete,
+    Engine,
+    Get,
+    Put,
+    Transaction,
+    TransactionGet,
+    Update,
+    Write,
+)
+from tally.store.encode import item_to_wire
+from tally.store.errors import RequestTooLarge, TransactionCancelled
+from tally.store.schema import Table
+from tally.store.wire.consumed_capacity import collection_metrics, describe_transaction_capacity
+from tally.store.wire.items import check_targets, read_actions, read_condition
+from tally.store.wire.keys import read_checked_item, read_primary_key
+from tally.store.wire.request_expressions import read_substitutions
+from tally.store.wire.service_errors import ServiceError, cancelled, invalid
+from tally.store.wire.table_names import find_table
+
+Body = Mapping[str, Any]
+_CONDITION: Final = ("ConditionExpression",)
+_UPDATE: Final = ("UpdateExpression", "ConditionExpression")
+_ACTIONS: Final = ("ConditionCheck", "Put", "Delete", "Update")
+_REPEATED: Final = "Transaction request cannot include multiple operations on one item"
+
+
+async def transact_get_items(engine: Engine, body: Body) -> dict[str, Any]:
+    gets = []
+    for entry in body["TransactItems"]:
+        request = entry["Get"]
+        modern = ("ProjectionExpression",)
+        substitutions = read_substitutions(request, modern)
+        text = request.get("ProjectionExpression")
+        projection = () if text is None else substitutions.projection(text)
+        substitutions.check_all_used()
+        table = await find_table(engine, request["TableName"])
+        gets.append(Get(table, read_primary_key(table, request["Key"]), projection))
+    _check_distinct((get.table, get.key) for get in gets)
+    try:
+        result = await engine.transact_get(TransactionGet(tuple(gets)))
+    except RequestTooLarge:
+        raise invalid("Collection size of get transaction items exceeded") from None
+    response: dict[str, Any] = {
+        "Responses": [{} if item is None else {"Item": item_to_wire(item)} for item in result.items]
+    }
+    _add_capacities(response, body, [get.table for get in gets], result.capacity)
+    return response
+
+
+async def transact_write_items(engine: Engine, body: Body) -> dict[str, Any]:
+    requests = [_single_action(entry) for entry in body["TransactItems"]]
+    writes = [await _read_write(engine, name, request) for name, request in requests]
+    _check_distinct(
+        (write.table, write.item if isinstance(write, Put) else write.key) for write in writes
+    )
+    token = body.get("ClientRequestToken")
+    try:
+        result = await engine.transact(Transaction(tuple(writes), token))
+    except TransactionCancelled as error:
+        with_items = [
+            request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+            for _, request in requests
+        ]
+        raise cancelled(error, with_items) from None
+    response: dict[str, Any] = {}
+    _add_capacities(response, body, [write.table for write in writes], result.capacity)
+    if body.get("ReturnItemCollectionMetrics") == "SIZE":
+        response["ItemCollectionMetrics"] = _metrics(writes)
+    return response
+
+
+def _single_action(entry: Body) -> tuple[str, Body]:
+    found = [(name, entry[name]) for name in _ACTIONS if entry.get(name) is not None]
+    if len(found) != 1:
+        raise invalid(
+            "TransactItems can only contain one of Check, Put, Update or Delete"
+            if found
+            else "Invalid Request: TransactWriteRequest should contain Delete or Put or Update"
+            " request"
+        )
+    return found[0]
+
+
+async def _read_write(engine: Engine, name: str, request: Body) -> Write:
+    parameters = _UPDATE if name == "Update" else _CONDITION
+    substitutions = read_substitutions(request, parameters)
+    actions = read_actions(request, substitutions)
+    condition = read_condition(request, substitutions, parameters)
+    table = await find_table(engine, request["TableName"])
+    if name == "Put":
+        return Put(table, read_checked_item(table, request["Item"]), condition)
+    key = read_primary_key(table, request["Key"])
+    if name == "Delete":
+        return Delete(table, key, condition)
+    if name == "Update":
+        check_targets(table, actions)
+        return Update(table, key, actions, condition)
+    if condition is None:
+        raise invalid("The ConditionExpression parameter is required for a ConditionCheck")
+    return Check(table, key, condition)
+
+
+def _check_distinct(contents: Iterable[tuple[Table, Body]]) -> None:
+    seen: set[tuple[Any, ...]] = set()
+    for table, content in contents:
+        identity = (table.name, *[content[name] for name in table.key_names])
+        if identity in seen:
+            raise _repeated()
+        seen.add(identity)
+
+
+def _repeated() -> ServiceError:
+    return invalid(_REPEATED)
+
+
+def _add_capacities(
+    response: dict[str, Any], body: Body, tables: list[Table], capacity: Capacity
+) -> None:
+    """Add the capacity of each table; the engine reports the sum, so it is divided evenly."""
+    level = body.get("ReturnConsumedCapacity")
+    if level not in ("TOTAL", "INDEXES"):
+        return
+    names = {table.name: table for table in tables}
+    described = []
+    for name, table in names.items():
+        share = sum(each.name == name for each in tables) / len(tables)
+        part = Capacity(capacity.read * share, capacity.write * share)
+        described.append(describe_transaction_capacity(level, table, part))
+    response["ConsumedCapacity"] = described
+
+
+def _metrics(writes: list[Write]) -> dict[str, Any]:
+    found: dict[str, list[Any]] = {}
+    for write in writes:
+        key = write.item if isinstance(write, Put) else write.key
+        metrics = collection_metrics(write.table, key)
+        if metrics is not None and metrics not in found.setdefault(write.table.name, []):
+            found[write.table.name].append(metrics)
+    return found
