@@ -24,7 +24,7 @@ from bench.scoreboard_harness import (
 )
 from bench.stream_subscribers import StreamSubscriber, subscribe
 from tally.kit.clock import SystemClock
-from tally.scoreboard.model import Score, ScoreChange
+from tally.scoreboard.model import ScoreChange
 
 _RATE = 200
 _CLIENTS = 8
@@ -144,9 +144,8 @@ def raw_update(harness: ScoreboardHarness) -> Callable[[ScoreUpdateRequest], Awa
             request.token_hash, request.action_id, request.player.user_id, 50, now, now
         )
         applied = await harness.scores.apply(change)
-        await harness.cache.put(
-            Score(applied.user_id, applied.username, applied.score_after, applied.at)
-        )
+        assert applied.score is not None
+        await harness.cache.put(applied.score)
         await harness.scores.store_response(request.token_hash, b"x" * 160)
 
     return send

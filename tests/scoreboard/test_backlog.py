@@ -13,10 +13,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def score(user_id: str, points: int) -> Score:
-    return Score(user_id, user_id, points, NOW + timedelta(seconds=points))
+    """Return a score whose revision grows with the points."""
+    return Score(user_id, user_id, points, NOW + timedelta(seconds=points), revision=points)
 
 
-def test_only_the_highest_score_of_each_player_is_queued() -> None:
+def test_only_the_newest_score_of_each_player_is_queued() -> None:
     """In any order of arrival."""
     backlog = Backlog()
     for points in (10, 30, 20):

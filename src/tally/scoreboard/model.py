@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tally.errors import Conflict, Invalid, Unavailable
+from tally.kit.ids import new_uuid
 
 # The largest integer that a double represents exactly, and so the largest that is safe in Redis
 # and JSON.
@@ -170,11 +171,15 @@ class CachedSession:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindow:
-    """The sliding window of a client for one kind of request, which admits `limit` requests."""
+    """The sliding window of a client for one kind of request, which admits `limit` requests.
+
+    `request_id` identifies the request that it counts, so that the count can be undone.
+    """
 
     scope: str
     client: str
     limit: int
+    request_id: str = field(default_factory=new_uuid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +209,14 @@ class ScoreChange:
 
 @dataclass(frozen=True, slots=True)
 class AppliedScoreChange:
-    """The outcome of an action token's first use; `is_replay` if this was not the first use.
+    """The outcome of an action's first use; `is_replay` if this was not the first use.
 
-    `response` is the stored response of the first use, byte for byte, or None if none is stored
-    yet.
+    `token_hash` is that of the token used first. `response` is the stored response of the first
+    use, byte for byte, or None if none is stored. `score` is None for a replay.
     """
 
-    user_id: str
-    username: str
+    token_hash: str
+    score: "Score | None"
     score_delta: int
     score_before: int
     score_after: int
@@ -245,12 +250,17 @@ class ScoreEventPage:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A player's score and the time it was first reached. Scores never decrease."""
+    """A player's score, the time it was first reached, and what leaderboards show beside it.
+
+    `revision` counts the changes of all of it; 0 is the initial score.
+    """
 
     user_id: str
     username: str
     score: int
     reached_at: datetime
+    revision: int = 0
+    avatar_url: str | None = None
 
     @property
     def order(self) -> tuple[int, datetime, int]:
@@ -267,6 +277,7 @@ class Standing:
     username: str
     score: int
     reached_at: datetime
+    avatar_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,11 +101,12 @@ class Repositories:
         """Write any score to PostgreSQL without an event."""
         await self.database.value(
             "set_score",
-            "UPDATE scores SET total_score = $2, score_first_reached_at = $3, updated_at = $3"
-            " WHERE user_id = $1",
+            "UPDATE scores SET total_score = $2, score_first_reached_at = $3, updated_at = $3,"
+            " revision = $4 WHERE user_id = $1",
             score.user_id,
             score.score,
             score.reached_at,
+            score.revision,
         )
 
 

@@ -13,7 +13,6 @@ from tally.kit.metrics import Metrics
 from tally.scoreboard.model import CachedSession, SlidingWindow
 from tally.scoreboard.repository.cache import (
     ACTION_TOKEN,
-    CONSUMED,
     SESSION,
     ResponseCache,
     SessionCache,
@@ -130,7 +129,7 @@ async def test_a_response_is_cached_for_an_hour_after_its_token_expires(
     )
     assert await find() == b'{"rank":1}'
     assert 3_890_000 < await repositories.redis.client.pttl(ACTION_TOKEN + "hash") <= 3_900_000
-    await repositories.redis.client.set(ACTION_TOKEN + "hash", CONSUMED)
+    await repositories.redis.client.set(ACTION_TOKEN + "hash", b"consumed")
     assert await find() is None, "the use is recorded without a response"
 
 

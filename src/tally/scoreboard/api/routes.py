@@ -9,6 +9,7 @@ from tally.instance.stream_limits import TOO_MANY_STREAMS
 from tally.kit.endpoints import Api, Endpoint
 from tally.kit.hub import encode_event
 from tally.kit.operators import OPERATOR_SCHEME
+from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.auth import INTERNAL_HEADER
 from tally.scoreboard.api.events import EVENT, LeaderboardStream
@@ -79,6 +80,16 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
             "Check liveness",
             response=responses.HealthResponse,
             response_example=responses.HealthResponse("ok"),
+        ),
+        Endpoint(
+            "GET",
+            f"{PREFIX}/health/ready",
+            handlers.check_readiness,
+            "Check readiness",
+            description="Requires PostgreSQL, and reports Redis without requiring it.",
+            response=Readiness,
+            response_example=READY_EXAMPLE,
+            other_responses={503: NOT_READY_EXAMPLE},
         ),
         Endpoint(
             "POST",

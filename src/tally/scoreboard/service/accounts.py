@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tally.errors import Conflict, Forbidden, Unauthenticated
+from tally.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from tally.kit import logs
 from tally.kit.addresses import NO_ADDRESS, counted_address
 from tally.kit.clock import Clock
@@ -24,7 +24,6 @@ from tally.scoreboard.service.account_throttle import (
     password_change_subject,
     sign_in_subject,
 )
-from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.sessions import (
@@ -55,7 +54,6 @@ class PlayerAccounts:
     passwords: ThreadedPasswordHasher
     throttle: AccountThrottle
     sessions: PlayerSessions
-    leaderboard: Leaderboard
     writer: LeaderboardWriter
     clock: Clock
 
@@ -75,7 +73,9 @@ class PlayerAccounts:
         )
         user = await self.accounts.create(account, now)
         logs.bind(user_id=user.user_id)
-        await self.writer.add_player(Score(user.user_id, user.username, 0, now))
+        await self.writer.add_player(
+            Score(user.user_id, user.username, 0, now, avatar_url=user.avatar_url)
+        )
         _log.info("Account created", action="account_created")
         return user, await self.sessions.open(user, client)
 
@@ -148,8 +148,8 @@ class PlayerAccounts:
 
     async def delete(self, user_id: str) -> None:
         """Delete the account, its score and its sessions; its score events become anonymous."""
-        standing, _ = await self.leaderboard.standing(user_id)
         await self.sessions.revoke_all(user_id)
-        await self.accounts.delete(user_id)
-        await self.writer.remove_player(user_id, standing.rank)
+        if not await self.accounts.delete(user_id):
+            raise NotFound("User does not exist", code="user_not_found")
+        await self.writer.remove_player(user_id)
         _log.info("Account deleted", action="account_deleted")

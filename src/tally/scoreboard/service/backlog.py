@@ -35,7 +35,9 @@ class Backlog:
 
     def add_score(self, score: Score) -> None:
         queued = self._scores.get(score.user_id)
-        if score.user_id not in self._removed and (queued is None or queued.score <= score.score):
+        if score.user_id not in self._removed and (
+            queued is None or queued.revision <= score.revision
+        ):
             self._scores[score.user_id] = score
         self._enforce_limit()
 
@@ -64,7 +66,7 @@ class Backlog:
         return list(self._revoked.items())
 
     def mark_written(self, score: Score) -> None:
-        """Dequeue the score, unless a higher one was queued in the meantime."""
+        """Dequeue the score, unless a newer one was queued in the meantime."""
         if self._scores.get(score.user_id) == score:
             del self._scores[score.user_id]
 

@@ -13,7 +13,6 @@ from tally.scoreboard.model import LeaderboardPage, Standing
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.rank_batcher import RankBatcher
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 T = TypeVar("T")
@@ -25,7 +24,6 @@ class Leaderboard:
 
     cache: LeaderboardCache
     scores: ScoreRepository
-    ranks: RankBatcher
     breaker: RedisBreaker
     backlog: Backlog
 
@@ -53,9 +51,9 @@ class Leaderboard:
     async def standing(self, user_id: str) -> tuple[Standing, int]:
         """Return the player's standing and the number of players."""
         found = await self._read(
-            lambda: self.cache.standing(user_id), lambda: self.ranks.standing(user_id)
+            lambda: self.cache.standing(user_id), lambda: self.scores.standing(user_id)
         )
-        found = found or await self.ranks.standing(user_id)
+        found = found or await self.scores.standing(user_id)
         if found is None:
             raise _user_not_found()
         return found

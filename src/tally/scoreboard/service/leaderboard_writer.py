@@ -37,14 +37,12 @@ class LeaderboardWriter:
 
     async def add_player(self, score: Score) -> None:
         """Write the initial score of a new player."""
-        try:
-            self.broadcaster.notify_rank(await self.breaker.call(partial(self.cache.put, score)))
-        except Unavailable:
+        if not await self.breaker.try_call(partial(self.cache.put, score)):
             self.backlog.add_score(score)
-            self.broadcaster.notify_change()
+        self.broadcaster.notify_change()
 
-    async def remove_player(self, user_id: str, rank: int) -> None:
-        """Remove a deleted player who had this rank."""
+    async def remove_player(self, user_id: str) -> None:
+        """Remove a deleted player."""
         if not await self.breaker.try_call(partial(self.cache.remove, user_id)):
             self.backlog.add_removed(user_id)
-        self.broadcaster.notify_rank(rank)
+        self.broadcaster.notify_change()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.service.accounts import PlayerAccounts
 from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.admission import RequestAdmission
@@ -30,3 +31,8 @@ class ScoreboardServices:
     admission: RequestAdmission
     retention: Retention
     server_stats: ServerStats
+    ranks: RankBandRepository
+
+    async def maintain_ranks(self) -> None:
+        """Count recent score changes in the bands of ranks."""
+        await self.ranks.maintain()

@@ -94,6 +94,7 @@ class LeaderboardEntry(msgspec.Struct, frozen=True):
     username: str
     score: int
     reached_at: datetime
+    avatar_url: str | None
 
 
 class LeaderboardResponse(msgspec.Struct, frozen=True):
@@ -112,6 +113,7 @@ class LeaderboardResponse(msgspec.Struct, frozen=True):
                 standing.username,
                 standing.score,
                 standing.reached_at,
+                standing.avatar_url,
             )
             for standing in page.standings
         ]
@@ -128,6 +130,7 @@ class OwnScoreResponse(msgspec.Struct, frozen=True):
     total_players: int
     percentile: float
     reached_at: datetime
+    avatar_url: str | None
 
     @classmethod
     def from_standing(cls, standing: Standing, total_players: int) -> Self:
@@ -139,6 +142,7 @@ class OwnScoreResponse(msgspec.Struct, frozen=True):
             total_players=total_players,
             percentile=percentile(standing.rank, total_players),
             reached_at=standing.reached_at,
+            avatar_url=standing.avatar_url,
         )
 
 
