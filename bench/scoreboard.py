@@ -144,7 +144,8 @@ def raw_update(harness: ScoreboardHarness) -> Callable[[ScoreUpdateRequest], Awa
             request.token_hash, request.action_id, request.player.user_id, 50, now, now
         )
         applied = await harness.scores.apply(change)
-        assert applied.score is not None
+        if applied.score is None:
+            raise RequestsFailed(f"{request.action_id} was scored before")
         await harness.cache.put(applied.score)
         await harness.scores.store_response(request.token_hash, b"x" * 160)
 

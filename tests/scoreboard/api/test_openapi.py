@@ -46,6 +46,7 @@ class ValidRequest:
 # In the order in which they succeed.
 OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ("GET", "/health"): ValidRequest(is_open=True, is_fuzzed=False),
+    ("GET", "/health/ready"): ValidRequest(is_open=True, is_fuzzed=False),
     ("POST", "/auth/register"): ValidRequest(
         body={
             "username": "generated",
