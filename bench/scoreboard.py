@@ -1,8 +1,9 @@
 """Benchmarks the scoreboard over HTTP, next to the same statements on PostgreSQL and Redis.
 
-Targets at 200 requests per second: PATCH /scores with a p99 below 100 ms, GET /leaderboard below
-50 ms. Each update reaches 1,000 subscribers of two server processes within 200 ms (p99). The
-servers are separate processes; this process generates the load and subscribes.
+Targets at 200 requests per second: PATCH /scores with a p99 below 100 ms and, without Redis, below
+250 ms; GET /leaderboard below 50 ms. Each update reaches 1,000 subscribers of two server processes
+within 200 ms (p99). The servers are separate processes; this process generates the load and
+subscribes.
 """
 
 import asyncio
@@ -92,7 +93,7 @@ async def _updates(
 async def _updates_without_redis(
     section: str, harness: ScoreboardHarness, players: list[Player], seconds: int
 ) -> Line:
-    """Measure updates while PostgreSQL computes the ranks, in batches."""
+    """Measure updates while PostgreSQL computes the ranks, from counts per band."""
     ours, cpu = await _updates_at_rate(harness, players, seconds, harness.without_redis)
     return Line(
         section,
@@ -101,7 +102,9 @@ async def _updates_without_redis(
         "",
         0,
         0,
-        note=f"{ours.describe()}, {cpu:.0f} µs of server CPU time each",
+        "p99 < 250 ms",
+        ours.meets(_RATE, 0.25),
+        f"{ours.describe()}, {cpu:.0f} µs of server CPU time each",
     )
 
 

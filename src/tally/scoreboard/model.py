@@ -89,6 +89,19 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileChange:
+    """Changes of a player's account; None keeps the value.
+
+    `has_avatar` means that `avatar_url` is the new avatar, or none.
+    """
+
+    username: str | None = None
+    email: str | None = None
+    avatar_url: str | None = None
+    has_avatar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class UserCredentials:
     """An account and the password hash to verify a login against.
 

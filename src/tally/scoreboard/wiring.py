@@ -200,6 +200,7 @@ def _accounts(
     return PlayerAccounts(
         accounts=AccountRepository(core.database),
         events=EventRepository(core.database),
+        scores=core.scores,
         passwords=passwords,
         throttle=AccountThrottle(
             FailedSignInRepository(core.database),

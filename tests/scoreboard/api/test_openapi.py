@@ -76,6 +76,8 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ),
     ("PATCH", "/scores"): ValidRequest(body={"action_token": "TOKEN", "score_delta": 100}),
     ("GET", "/scores/me"): ValidRequest(),
+    ("GET", "/users/me"): ValidRequest(),
+    ("PATCH", "/users/me"): ValidRequest(body={"avatar_url": "https://example.com/a.png"}),
     ("GET", "/users/me/events"): ValidRequest({"limit": 3}),
     ("GET", "/leaderboard"): ValidRequest({"limit": 3, "offset": 1}, is_open=True),
     ("GET", "/leaderboard/stream"): ValidRequest(is_open=True, is_fuzzed=False),

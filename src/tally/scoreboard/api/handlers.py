@@ -22,7 +22,12 @@ from tally.scoreboard.api.auth import ScoreboardAuth, client_info, score_event_c
 from tally.scoreboard.api.page_cache import PageCache, page_response
 from tally.scoreboard.api.rate_limits import RequestLimits
 from tally.scoreboard.api.schemas import requests, responses
-from tally.scoreboard.model import from_microseconds, parse_user_id, to_microseconds
+from tally.scoreboard.model import (
+    ProfileChange,
+    from_microseconds,
+    parse_user_id,
+    to_microseconds,
+)
 from tally.scoreboard.service.accounts import AccountRegistration
 from tally.scoreboard.service.services import ScoreboardServices
 
@@ -206,6 +211,31 @@ class Handlers:
                 purpose, {"at": to_microseconds(moment), "id": event_id}
             )
         return Json(responses.ScoreEventsResponse.from_page(page, next_cursor), 200, NO_STORE)
+
+    async def get_account(self, request: Request) -> ASGIApp:
+        player = await self.auth.player(request)
+        await self.limits.count_own_data(request, player.user_id)
+        user = await self.services.accounts.find(player.user_id)
+        return Json(responses.UserResponse.from_user(user), 200, NO_STORE)
+
+    async def update_account(self, request: Request) -> ASGIApp:
+        player = await self.auth.player(request)
+        await self.limits.count_own_data(request, player.user_id)
+        body = await read_json(request, requests.UpdateAccountRequest, limit=MAX_BODY_BYTES)
+        change = ProfileChange(
+            None if body.username is msgspec.UNSET else body.username,
+            None if body.email is msgspec.UNSET else body.email,
+            None if body.avatar_url is msgspec.UNSET else body.avatar_url,
+            has_avatar=body.avatar_url is not msgspec.UNSET,
+        )
+        if change == ProfileChange():
+            raise Invalid(
+                "The body must contain username, email or avatar_url",
+                code="missing_field",
+                field="username",
+            )
+        user = await self.services.accounts.update(player.user_id, change)
+        return Json(responses.UserResponse.from_user(user), 200, NO_STORE)
 
     async def delete_account(self, request: Request) -> ASGIApp:
         player = await self.auth.player(request)

@@ -292,6 +292,36 @@ def _own_data(handlers: Handlers) -> tuple[Endpoint, ...]:
             response_example=responses.ScoreEventsResponse([examples.SCORE_EVENT], None),
         ),
         Endpoint(
+            "GET",
+            f"{PREFIX}/users/me",
+            handlers.get_account,
+            "Get your account",
+            errors=(*errors, examples.USER_NOT_FOUND),
+            **_PLAYER,
+            response=responses.UserResponse,
+            response_example=examples.USER,
+        ),
+        Endpoint(
+            "PATCH",
+            f"{PREFIX}/users/me",
+            handlers.update_account,
+            "Change your username, email address or avatar",
+            description="Absent fields keep their value; an `avatar_url` of null removes it.",
+            request=requests.UpdateAccountRequest,
+            request_example=requests.UpdateAccountRequest(
+                "ana_99", "ana@example.com", examples.AVATAR_URL
+            ),
+            errors=(
+                *errors,
+                examples.USERNAME_TAKEN,
+                examples.EMAIL_TAKEN,
+                examples.USER_NOT_FOUND,
+            ),
+            **_PLAYER,
+            response=responses.UserResponse,
+            response_example=examples.USER,
+        ),
+        Endpoint(
             "DELETE",
             f"{PREFIX}/users/me",
             handlers.delete_account,

@@ -8,7 +8,14 @@ from typing import Final
 import asyncpg
 
 from tally.errors import NotFound
-from tally.scoreboard.model import EmailTaken, NewUser, User, UserCredentials, UsernameTaken
+from tally.scoreboard.model import (
+    EmailTaken,
+    NewUser,
+    ProfileChange,
+    User,
+    UserCredentials,
+    UsernameTaken,
+)
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = "id, username, email, avatar_url, created_at, updated_at"
@@ -23,6 +30,12 @@ WITH account AS (
     SELECT id, 0, $6, $6 FROM account
 )
 SELECT * FROM account
+"""
+
+_UPDATE: Final = f"""
+UPDATE users SET username = coalesce($2, username), email = coalesce($3, email),
+    avatar_url = CASE WHEN $4 THEN $5 ELSE avatar_url END, updated_at = $6
+WHERE id = $1 RETURNING {_COLUMNS}
 """
 
 # Part of the same statement, so that an unknown login takes as many requests as a known one.
@@ -78,11 +91,30 @@ class AccountRepository:
                 at,
             )
         except asyncpg.UniqueViolationError as error:
-            if error.constraint_name == "idx_users_email":
-                raise EmailTaken(
-                    "An account with this email address exists", field="email"
-                ) from error
-            raise UsernameTaken("This username is taken", field="username") from error
+            raise _taken(error) from error
+        return _user(row)
+
+    async def update(self, user_id: str, change: ProfileChange, at: datetime) -> User:
+        """Change the account; raises NotFound, UsernameTaken or EmailTaken."""
+        try:
+            async with self.database.use("update_account") as connection, connection.transaction():
+                # The score is locked first, as in a score change.
+                await connection.execute(
+                    "UPDATE scores SET revision = revision + 1 WHERE user_id = $1", user_id
+                )
+                row = await connection.fetchrow(
+                    _UPDATE,
+                    user_id,
+                    change.username,
+                    change.email,
+                    change.has_avatar,
+                    change.avatar_url,
+                    at,
+                )
+        except asyncpg.UniqueViolationError as error:
+            raise _taken(error) from error
+        if row is None:
+            raise NotFound("User does not exist", code="user_not_found")
         return _user(row)
 
     async def find(self, user_id: str) -> User | None:
@@ -141,6 +173,12 @@ class AccountRepository:
                 "DELETE FROM users WHERE id = $1 RETURNING id", user_id
             )
         return deleted is not None
+
+
+def _taken(error: asyncpg.UniqueViolationError) -> UsernameTaken | EmailTaken:
+    if error.constraint_name == "idx_users_email":
+        return EmailTaken("An account with this email address exists", field="email")
+    return UsernameTaken("This username is taken", field="username")
 
 
 def _user(row: Row) -> User:

@@ -12,6 +12,7 @@ from tally.scoreboard.model import (
     ClientInfo,
     NewUser,
     PasswordChange,
+    ProfileChange,
     Score,
     ScoreEventPage,
     User,
@@ -19,6 +20,7 @@ from tally.scoreboard.model import (
 )
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.events import EventRepository
+from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.account_throttle import (
     AccountThrottle,
     password_change_subject,
@@ -51,6 +53,7 @@ class PlayerAccounts:
 
     accounts: AccountRepository
     events: EventRepository
+    scores: ScoreRepository
     passwords: ThreadedPasswordHasher
     throttle: AccountThrottle
     sessions: PlayerSessions
@@ -73,7 +76,7 @@ class PlayerAccounts:
         )
         user = await self.accounts.create(account, now)
         logs.bind(user_id=user.user_id)
-        await self.writer.add_player(
+        await self.writer.put_player(
             Score(user.user_id, user.username, 0, now, avatar_url=user.avatar_url)
         )
         _log.info("Account created", action="account_created")
@@ -139,6 +142,22 @@ class PlayerAccounts:
         if not await self.sessions.change_password(change):
             raise Conflict("The password was changed meanwhile", code="password_changed")
         _log.info("Password changed", action="password_changed")
+
+    async def find(self, user_id: str) -> User:
+        """Return the player's account; raises NotFound."""
+        user = await self.accounts.find(user_id)
+        if user is None:
+            raise NotFound("User does not exist", code="user_not_found")
+        return user
+
+    async def update(self, user_id: str, change: ProfileChange) -> User:
+        """Change the username, the email address or the avatar, also on the leaderboard."""
+        user = await self.accounts.update(user_id, change, self.clock.now())
+        score = await self.scores.find(user_id)
+        if score is not None:
+            await self.writer.put_player(score)
+        _log.info("Account changed", action="account_changed")
+        return user
 
     async def history(
         self, user_id: str, limit: int, after: tuple[datetime, str] | None = None

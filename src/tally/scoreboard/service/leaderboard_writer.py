@@ -35,8 +35,8 @@ class LeaderboardWriter:
         self.broadcaster.notify_rank(rank)
         return rank
 
-    async def add_player(self, score: Score) -> None:
-        """Write the initial score of a new player."""
+    async def put_player(self, score: Score) -> None:
+        """Write the score of a player who is new, or whose name or avatar has changed."""
         if not await self.breaker.try_call(partial(self.cache.put, score)):
             self.backlog.add_score(score)
         self.broadcaster.notify_change()

@@ -71,6 +71,14 @@ class LoginRequest(StrictStruct, frozen=True):
     password: CurrentPassword
 
 
+class UpdateAccountRequest(StrictStruct, frozen=True):
+    """Fields that are absent keep their value; an `avatar_url` of null removes the avatar."""
+
+    username: Username | msgspec.UnsetType = msgspec.UNSET
+    email: Email | msgspec.UnsetType = msgspec.UNSET
+    avatar_url: AvatarUrl | msgspec.UnsetType | None = msgspec.UNSET
+
+
 class ChangePasswordRequest(StrictStruct, frozen=True):
     current_password: CurrentPassword
     new_password: NewPassword

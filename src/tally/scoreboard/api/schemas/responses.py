@@ -25,6 +25,10 @@ class UserResponse(msgspec.Struct, frozen=True):
     avatar_url: str | None
     created_at: datetime
 
+    @classmethod
+    def from_user(cls, user: User) -> Self:
+        return cls(user.user_id, user.username, user.email, user.avatar_url, user.created_at)
+
 
 class TokensResponse(msgspec.Struct, frozen=True):
     """Send `access_token` in the Authorization header; `refresh_token` works once."""
@@ -53,7 +57,7 @@ class LoginResponse(msgspec.Struct, frozen=True):
     @classmethod
     def from_login(cls, user: User, tokens: SessionTokens) -> Self:
         return cls(
-            UserResponse(user.user_id, user.username, user.email, user.avatar_url, user.created_at),
+            UserResponse.from_user(user),
             TokensResponse.from_tokens(tokens),
         )
 
