@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from tally.errors import Conflict, Invalid, Unavailable
-from tally.kit.ids import new_uuid
+from tally.errors import Conflict, Forbidden, Invalid, Unavailable
 
 # The largest integer that a double represents exactly, and so the largest that is safe in Redis
 # and JSON.
 MAX_SCORE: Final = 2**53 - 1
 MAX_ACTION_SCORE: Final = 10_000
+MAX_ADJUSTMENT: Final = 1_000_000_000
+MAX_ADJUSTMENT_ID_LENGTH: Final = 64
+MAX_REASON_LENGTH: Final = 500
 MAX_ACTION_ID_LENGTH: Final = 100
 MAX_USERNAME_LENGTH: Final = 50
 MAX_EMAIL_LENGTH: Final = 255
@@ -50,6 +52,18 @@ class ScoreOverflow(Conflict):
     """The score would exceed `MAX_SCORE`; nothing was added."""
 
     default_code = "score_too_great"
+
+
+class ScoreUnderflow(Conflict):
+    """The score would be negative; nothing was subtracted."""
+
+    default_code = "score_too_small"
+
+
+class PlayerBanned(Forbidden):
+    """The player is banned: the score is kept, but does not change or appear anywhere."""
+
+    default_code = "player_banned"
 
 
 class UsernameTaken(Conflict):
@@ -192,7 +206,7 @@ class SlidingWindow:
     scope: str
     client: str
     limit: int
-    request_id: str = field(default_factory=new_uuid)
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +232,16 @@ class ScoreChange:
     token_expires_at: datetime
     at: datetime
     client_info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """Points that an operator adds or subtracts; `adjustment_id` makes it idempotent."""
+
+    adjustment_id: str
+    user_id: str
+    score_delta: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
+from tally.scoreboard.repository.moderation import ModerationRepository
 from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.repository.rate_limits import RateLimitRepository
 from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
@@ -49,6 +50,7 @@ from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
+from tally.scoreboard.service.moderation import Moderation
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.rate_limits import LocalSlidingWindows, SlidingWindowLimiter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
@@ -191,6 +193,13 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
         retention=_retention(core),
         server_stats=ServerStats(core.database, core.redis),
         ranks=RankBandRepository(core.database),
+        moderation=Moderation(
+            ModerationRepository(core.database),
+            core.scores,
+            core.writer.leaderboard,
+            core.writer,
+            clock,
+        ),
     )
 
 
@@ -278,7 +287,7 @@ def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> Score
             streams=dependencies.streams,
             auth=auth,
         ),
-        admin=AdminHandlers(services.cache_sync),
+        admin=AdminHandlers(services.cache_sync, services.moderation),
     )
 
 

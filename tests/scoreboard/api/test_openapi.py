@@ -83,6 +83,11 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ("GET", "/leaderboard/stream"): ValidRequest(is_open=True, is_fuzzed=False),
     ("POST", "/admin/leaderboard/rebuild"): ValidRequest(),
     ("GET", "/admin/leaderboard/drift"): ValidRequest(),
+    ("POST", "/admin/players/{user_id}/adjust"): ValidRequest(
+        body={"score_delta": 5, "reason": "a test", "adjustment_id": "one"}
+    ),
+    ("POST", "/admin/players/{user_id}/ban"): ValidRequest(status=204),
+    ("POST", "/admin/players/{user_id}/unban"): ValidRequest(status=204),
     ("DELETE", "/auth/sessions/{session_id}"): ValidRequest(status=204),
     ("DELETE", "/auth/sessions"): ValidRequest(status=204, is_fuzzed=False),
     ("POST", "/auth/logout"): ValidRequest(status=204, is_fuzzed=False),

@@ -14,6 +14,7 @@ from tally.scoreboard.repository.database import Database
 from tally.scoreboard.repository.drift import DriftChecker
 from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
+from tally.scoreboard.repository.moderation import ModerationRepository
 from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scores import ScoreRepository
@@ -54,6 +55,10 @@ class Repositories:
     @property
     def events(self) -> EventRepository:
         return EventRepository(self.database)
+
+    @property
+    def moderation(self) -> ModerationRepository:
+        return ModerationRepository(self.database)
 
     @property
     def leaderboard(self) -> LeaderboardCache:

@@ -10,7 +10,8 @@ the score, a space, the username and, after a space, the avatar. `leaderboard:gl
 the time of the last score change, and exists only if the leaderboard is complete.
 `leaderboard:global:version` is unique to the state of the leaderboard, so that a process can tell
 whether a page that it has is current.
-`leaderboard:global:removed:<user id>` prevents a late write from restoring a deleted player.
+`leaderboard:global:removed:<user id>` prevents a late write from restoring a deleted or banned
+player.
 
 Scripts make every change atomic. Writes may arrive late and in any order: a revision that is not
 newer than the current one is ignored. During a rebuild every change also applies to the new
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import (
+    MAX_SCORE,
     LeaderboardNotCached,
     LeaderboardPage,
     Score,
@@ -98,12 +100,14 @@ class LeaderboardCache:
         )
         return None if rank is None or rank < 0 else rank + 1
 
-    async def remove(self, user_id: str) -> int | None:
-        """Remove a deleted player and return the player's last rank, if any."""
+    async def remove(self, user_id: str, revision: int = MAX_SCORE) -> int | None:
+        """Remove a player and return the player's last rank, if any.
+
+        Only a score after `revision`, that of a player who was unbanned, restores the player.
+        """
         keys = (*KEYS, REMOVED + user_id)
-        rank = await self.redis.run(
-            "leaderboard_remove", self._remove, keys, (new_uuid(), user_id, REMOVED_TTL_SECONDS)
-        )
+        arguments = (new_uuid(), user_id, REMOVED_TTL_SECONDS, revision)
+        rank = await self.redis.run("leaderboard_remove", self._remove, keys, arguments)
         return None if rank < 0 else rank + 1
 
     async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:

@@ -14,6 +14,8 @@ from tally.scoreboard.repository.rank_statements import FOLD, MERGE, SPLIT_GLOBA
 
 BAND_PLAYERS: Final = 1_000
 LOCK: Final = advisory_lock_key("scoreboard-ranks")
+VACUUM_CHANGES: Final = 500
+TRUNCATE_CHANGES: Final = 100_000
 # Sorting the first band of a million imported players takes longer than a request may.
 TIMEOUT_SECONDS: Final = 600
 
@@ -33,10 +35,20 @@ class RankBandRepository:
             if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", LOCK):
                 return 0
             try:
-                return await self._maintain(connection)
+                changes = await self._maintain(connection)
+                if changes >= VACUUM_CHANGES:
+                    await self._vacuum(connection, changes)
+                return changes
             finally:
                 if not connection.is_closed():
                     await connection.execute("SELECT pg_advisory_unlock($1)", LOCK)
+
+    async def _vacuum(self, connection: Connection, changes: int) -> None:
+        """Free the deleted changes: a rank scans what is left of them."""
+        # Only an import is worth the exclusive lock that shortens the file.
+        truncate = "true" if changes >= TRUNCATE_CHANGES else "false"
+        await connection.execute(f"VACUUM (TRUNCATE {truncate}) rank_changes")
+        await connection.execute("VACUUM (ANALYZE, TRUNCATE false) rank_bands")
 
     async def _maintain(self, connection: Connection) -> int:
         # One snapshot, so that the rows of a band are as many as its players.

@@ -15,6 +15,7 @@ from tally.scoreboard.model import (
     AppliedScoreChange,
     ForeignActionToken,
     LeaderboardPage,
+    PlayerBanned,
     Score,
     ScoreChange,
     ScoreOverflow,
@@ -25,6 +26,7 @@ from tally.scoreboard.repository import score_statements as statements
 from tally.scoreboard.repository.database import Database, Row
 
 # SQLSTATEs that `apply_score_change` raises; raising rolls back the use of the token.
+USER_BANNED: Final = "TS403"
 USER_NOT_FOUND: Final = "TS404"
 SCORE_OVERFLOW: Final = "TS409"
 # The unique index that makes an action score once, whichever token is used.
@@ -79,9 +81,10 @@ class ScoreRepository:
         except asyncpg.PostgresError as error:
             if error.sqlstate == USER_NOT_FOUND:
                 raise NotFound("User does not exist", code="user_not_found") from error
+            if error.sqlstate == USER_BANNED:
+                raise player_banned() from error
             if error.sqlstate == SCORE_OVERFLOW:
-                message = f"The score would exceed {MAX_SCORE}"
-                raise ScoreOverflow(message, field="score_delta") from error
+                raise score_overflow() from error
             raise
         if row is None:
             return await self._find_use(change)
@@ -163,6 +166,14 @@ class ScoreRepository:
         rows = await self.database.rows("find_scores", statements.FIND_MANY, valid_ids)
         return {str(row["user_id"]): _score(row) for row in rows}
 
+    async def is_banned(self, user_id: str) -> bool:
+        """Return whether the player is banned, and so has no score here."""
+        return bool(
+            await self.database.value(
+                "is_banned", "SELECT EXISTS (SELECT FROM banned_scores WHERE user_id = $1)", user_id
+            )
+        )
+
     async def entries(self, size: int) -> AsyncIterator[list[Row]]:
         """Iterate over one snapshot of all scores as text for Redis, `size` at a time.
 
@@ -193,6 +204,14 @@ class ScoreRepository:
             "delete_expired_tokens", statements.DELETE_EXPIRED_TOKENS, before, limit
         )
         return len(rows)
+
+
+def player_banned() -> PlayerBanned:
+    return PlayerBanned("This player is banned")
+
+
+def score_overflow() -> ScoreOverflow:
+    return ScoreOverflow(f"The score would exceed {MAX_SCORE}", field="score_delta")
 
 
 def _score(row: Row) -> Score:

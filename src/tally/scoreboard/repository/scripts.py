@@ -34,7 +34,8 @@ local function set_version()
 end
 """
 
-# ARGV: id, user, score, entry, microseconds of the change or 0. KEYS[6] marks a removed player.
+# ARGV: id, user, score, entry, microseconds of the change or 0. KEYS[6] marks a removed player, up
+# to a revision.
 # Returns the rank from 0; -1 if the leaderboard is not complete; -2 if the player was removed.
 PUT: Final = (
     _FIND_MEMBER
@@ -53,8 +54,10 @@ local function put(board, players, changed)
     end
     return true
 end
-if redis.call('EXISTS', KEYS[6]) == 1 then return -2 end
+local removed = redis.call('GET', KEYS[6])
+if removed and tonumber(removed) >= revision_of(entry) then return -2 end
 local new = redis.call('GET', KEYS[4])
+if new and removed then redis.call('SREM', new .. ':removed', user) end
 if new then put(new, new .. ':players', new .. ':changed') end
 if redis.call('EXISTS', KEYS[3]) == 0 then return -1 end
 if put(KEYS[1], KEYS[2], KEYS[3]) then set_version() end
@@ -62,13 +65,14 @@ return redis.call('ZREVRANK', KEYS[1], (find_member(KEYS[1], KEYS[2], user)))
 """
 )
 
-# ARGV: id, user, TTL of the removal mark, which is KEYS[6]. Returns the last rank from 0, or -1.
+# ARGV: id, user, TTL of the removal mark, which is KEYS[6], and the revision that it ends with.
+# Returns the last rank from 0, or -1.
 REMOVE: Final = (
     _FIND_MEMBER
     + _SET_VERSION
     + """
 local user = ARGV[2]
-redis.call('SET', KEYS[6], '1', 'EX', ARGV[3])
+redis.call('SET', KEYS[6], ARGV[4], 'EX', ARGV[3])
 local new = redis.call('GET', KEYS[4])
 if new then redis.call('SADD', new .. ':removed', user) end
 local member = find_member(KEYS[1], KEYS[2], user)

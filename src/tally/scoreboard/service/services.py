@@ -9,6 +9,7 @@ from tally.scoreboard.service.admission import RequestAdmission
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.moderation import Moderation
 from tally.scoreboard.service.rate_limits import SlidingWindowLimiter
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
@@ -32,6 +33,7 @@ class ScoreboardServices:
     retention: Retention
     server_stats: ServerStats
     ranks: RankBandRepository
+    moderation: Moderation
 
     async def maintain_ranks(self) -> None:
         """Count recent score changes in the bands of ranks."""

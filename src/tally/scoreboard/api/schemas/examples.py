@@ -88,6 +88,14 @@ ACTION_EXISTS: Final = Conflict(
 SCORE_TOO_GREAT: Final = Conflict(
     "The score would exceed 9007199254740991", code="score_too_great", field="score_delta"
 )
+SCORE_TOO_SMALL: Final = Conflict("The score is 100", code="score_too_small", field="score_delta")
+ADJUSTMENT_EXISTS: Final = Conflict(
+    "This adjustment was already made to another player",
+    code="action_exists",
+    field="adjustment_id",
+)
+PLAYER_BANNED: Final = Forbidden("This player is banned", code="player_banned")
+INVALID_USER_ID: Final = Invalid("user_id must be a UUID", code="invalid_field", field="user_id")
 REBUILD_UNDER_WAY: Final = Conflict("A rebuild is already in progress", code="rebuild_under_way")
 RATE_LIMITED: Final = RateLimited(
     "Rate limit exceeded: at most 10 requests per minute", retry_after=6, limit=10

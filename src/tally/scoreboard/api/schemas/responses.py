@@ -185,6 +185,16 @@ class RebuildResponse(msgspec.Struct, frozen=True):
     players: int
 
 
+class AdjustmentResponse(msgspec.Struct, frozen=True):
+    """The points added, the score after them, and the current rank."""
+
+    user_id: str
+    adjustment_id: str
+    score_delta: int
+    new_score: int
+    rank: int
+
+
 class DriftResponse(msgspec.Struct, frozen=True):
     """The number of players compared, and of those that Redis lacks, has wrong or has in excess."""
 

@@ -91,6 +91,15 @@ CREATE TRIGGER scores_truncated AFTER TRUNCATE ON scores FOR EACH STATEMENT EXEC
 -- Counts the changes of a score and of what the leaderboard shows beside it, so that Redis can ignore a write that comes late.
 ALTER TABLE scores ADD COLUMN revision BIGINT NOT NULL DEFAULT 0;
 
+-- The scores of banned players, who have none in scores, so that every query of a leaderboard omits them.
+CREATE TABLE banned_scores (
+    user_id UUID PRIMARY KEY REFERENCES users (id) ON DELETE CASCADE,
+    total_score BIGINT NOT NULL,
+    score_first_reached_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    banned_at TIMESTAMP WITH TIME ZONE NOT NULL
+);
+
 -- No row leads back to a deleted player: neither by the id, nor by an action or a token that another table has too.
 DELETE FROM completed_actions a WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = a.user_id);
 DELETE FROM consumed_tokens c WHERE NOT EXISTS (SELECT FROM users u WHERE u.id = c.user_id);
@@ -158,6 +167,9 @@ BEGIN
 
     SELECT s.total_score INTO total FROM scores s WHERE s.user_id = player_id FOR UPDATE;
     IF NOT FOUND THEN
+        IF EXISTS (SELECT FROM banned_scores b WHERE b.user_id = player_id) THEN
+            RAISE EXCEPTION 'the player is banned' USING ERRCODE = 'TS403';
+        END IF;
         RAISE EXCEPTION 'no such player' USING ERRCODE = 'TS404';
     END IF;
     IF delta > 9007199254740991 - total THEN
