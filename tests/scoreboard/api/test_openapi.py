@@ -163,6 +163,8 @@ CODES = {
     "email_taken",
     "action_exists",
     "score_too_great",
+    "score_too_small",
+    "player_banned",
     "rebuild_under_way",
     "too_large",
     "unsupported_media",
@@ -193,6 +195,8 @@ async def test_a_valid_request_returns_the_documented_response(
         parts: Json = {"query": dict(request.query)}
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
+        if "{user_id}" in path:
+            parts["path_parameters"] = {"user_id": documented.player.user_id}
         if request.body is not None:
             body = {
                 name: placeholders.get(value, value) if isinstance(value, str) else value
@@ -235,6 +239,8 @@ async def test_requests_without_credentials_return_documented_responses(
         )
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": UNKNOWN_ID}
+        if "{user_id}" in path:
+            parts["path_parameters"] = {"user_id": UNKNOWN_ID}
         cases = [operation.Case(query=dict(request.query), **parts) for _ in range(2)]
         invalid_headers = {
             "X-Internal-API-Key": "x",
