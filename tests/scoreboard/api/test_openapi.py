@@ -196,7 +196,7 @@ async def test_a_valid_request_returns_the_documented_response(
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
         if "{user_id}" in path:
-            parts["path_parameters"] = {"user_id": documented.player.user_id}
+            parts["path_parameters"] = {"user_id": player.user_id}
         if request.body is not None:
             body = {
                 name: placeholders.get(value, value) if isinstance(value, str) else value
