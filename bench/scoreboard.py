@@ -1,8 +1,9 @@
 """Benchmarks the scoreboard over HTTP, next to the same statements on PostgreSQL and Redis.
 
-Targets at 200 requests per second: PATCH /scores with a p99 below 100 ms, GET /leaderboard below
-50 ms. Each update reaches 1,000 subscribers of two server processes within 200 ms (p99). The
-servers are separate processes; this process generates the load and subscribes.
+Targets at 200 requests per second: PATCH /scores with a p99 below 100 ms and, without Redis, below
+250 ms; GET /leaderboard below 50 ms. Each update reaches 1,000 subscribers of two server processes
+within 200 ms (p99). The servers are separate processes; this process generates the load and
+subscribes.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from bench.scoreboard_harness import (
 )
 from bench.stream_subscribers import StreamSubscriber, subscribe
 from tally.kit.clock import SystemClock
-from tally.scoreboard.model import Score, ScoreChange
+from tally.scoreboard.model import ScoreChange
 
 _RATE = 200
 _CLIENTS = 8
@@ -92,7 +93,7 @@ async def _updates(
 async def _updates_without_redis(
     section: str, harness: ScoreboardHarness, players: list[Player], seconds: int
 ) -> Line:
-    """Measure updates while PostgreSQL computes the ranks, in batches."""
+    """Measure updates while PostgreSQL computes the ranks, from counts per band."""
     ours, cpu = await _updates_at_rate(harness, players, seconds, harness.without_redis)
     return Line(
         section,
@@ -101,7 +102,9 @@ async def _updates_without_redis(
         "",
         0,
         0,
-        note=f"{ours.describe()}, {cpu:.0f} µs of server CPU time each",
+        "p99 < 250 ms",
+        ours.meets(_RATE, 0.25),
+        f"{ours.describe()}, {cpu:.0f} µs of server CPU time each",
     )
 
 
@@ -144,9 +147,9 @@ def raw_update(harness: ScoreboardHarness) -> Callable[[ScoreUpdateRequest], Awa
             request.token_hash, request.action_id, request.player.user_id, 50, now, now
         )
         applied = await harness.scores.apply(change)
-        await harness.cache.put(
-            Score(applied.user_id, applied.username, applied.score_after, applied.at)
-        )
+        if applied.score is None:
+            raise RequestsFailed(f"{request.action_id} was scored before")
+        await harness.cache.put(applied.score)
         await harness.scores.store_response(request.token_hash, b"x" * 160)
 
     return send

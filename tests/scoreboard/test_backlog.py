@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.scoreboard.model import Score
+from tally.scoreboard.model import MAX_SCORE, Score
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.rate_limits import LocalSlidingWindows
 
@@ -13,10 +13,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def score(user_id: str, points: int) -> Score:
-    return Score(user_id, user_id, points, NOW + timedelta(seconds=points))
+    """Return a score whose revision grows with the points."""
+    return Score(user_id, user_id, points, NOW + timedelta(seconds=points), revision=points)
 
 
-def test_only_the_highest_score_of_each_player_is_queued() -> None:
+def test_only_the_newest_score_of_each_player_is_queued() -> None:
     """In any order of arrival."""
     backlog = Backlog()
     for points in (10, 30, 20):
@@ -41,7 +42,7 @@ def test_a_removed_player_is_not_written_again() -> None:
     backlog.add_score(score("ana", 10))
     backlog.add_removed("ana")
     backlog.add_score(score("ana", 20))
-    assert (backlog.scores(), backlog.removed()) == ([], ["ana"])
+    assert (backlog.scores(), backlog.removed()) == ([], [("ana", MAX_SCORE)])
     backlog.mark_removed("ana")
     assert not backlog.has_pending_changes()
 

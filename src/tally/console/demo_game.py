@@ -58,11 +58,12 @@ class DemoGame:
         return user.user_id
 
     async def _score(self, guest_id: str) -> dict[str, Any]:
-        token, _ = await self._services.actions.complete(
+        token, _, _ = await self._services.actions.complete(
             f"console-{new_uuid()}", guest_id, GAME_POINTS, {"game": "console"}
         )
-        body = await self._services.scores.update(
-            guest_id, token, GAME_POINTS, {"device_type": "console"}
+        scores = self._services.scores
+        body, _ = await scores.update(
+            scores.verify(token, guest_id), GAME_POINTS, {"device_type": "console"}
         )
         return msgspec.json.decode(body, type=dict[str, Any])
 

@@ -49,3 +49,9 @@ class RateLimitExceeded(RateLimited):
 def record_rate_limit(scope: Scope, status: RateLimitStatus) -> None:
     """Report `status` in the headers of the response."""
     scope[SCOPE_KEY] = status
+
+
+def adjust_rate_limit(scope: Scope, requests: int) -> None:
+    """Report that so many more requests remain than was recorded."""
+    status: RateLimitStatus = scope[SCOPE_KEY]
+    scope[SCOPE_KEY] = msgspec.structs.replace(status, remaining=status.remaining + requests)

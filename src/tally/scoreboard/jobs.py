@@ -7,19 +7,26 @@ from tally.kit.locks import Locks
 from tally.scoreboard.service.services import ScoreboardServices
 
 CATCH_UP_SECONDS: Final = 1.0
+RANKS_SECONDS: Final = 1.0
 VERIFY_SECONDS: Final = 300.0
 RETENTION_SECONDS: Final = 3600.0
 LOCK_SECONDS: Final = 30.0
 
 
 def scoreboard_jobs(services: ScoreboardServices, locks: Locks) -> tuple[Job, ...]:
-    """Return the jobs: the first runs in every process, the others in one at a time."""
+    """Return the jobs: the first two run in every process, the others in one at a time."""
     return (
         Job(
             name="scoreboard-catch-up",
             description="Writes queued changes to Redis and rebuilds a missing leaderboard",
             run=services.cache_sync.catch_up,
             interval=CATCH_UP_SECONDS,
+        ),
+        Job(
+            name="scoreboard-ranks",
+            description="Counts recent score changes in the bands that ranks are computed from",
+            run=services.maintain_ranks,
+            interval=RANKS_SECONDS,
         ),
         Job(
             name="scoreboard-verify",

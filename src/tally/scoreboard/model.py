@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from tally.errors import Conflict, Invalid, Unavailable
+from tally.errors import Conflict, Forbidden, Invalid, Unavailable
 
 # The largest integer that a double represents exactly, and so the largest that is safe in Redis
 # and JSON.
 MAX_SCORE: Final = 2**53 - 1
 MAX_ACTION_SCORE: Final = 10_000
+MAX_ADJUSTMENT: Final = 1_000_000_000
+MAX_ADJUSTMENT_ID_LENGTH: Final = 64
+MAX_REASON_LENGTH: Final = 500
 MAX_ACTION_ID_LENGTH: Final = 100
 MAX_USERNAME_LENGTH: Final = 50
 MAX_EMAIL_LENGTH: Final = 255
@@ -49,6 +52,18 @@ class ScoreOverflow(Conflict):
     """The score would exceed `MAX_SCORE`; nothing was added."""
 
     default_code = "score_too_great"
+
+
+class ScoreUnderflow(Conflict):
+    """The score would be negative; nothing was subtracted."""
+
+    default_code = "score_too_small"
+
+
+class PlayerBanned(Forbidden):
+    """The player is banned: the score is kept, but does not change or appear anywhere."""
+
+    default_code = "player_banned"
 
 
 class UsernameTaken(Conflict):
@@ -85,6 +100,19 @@ class User:
     created_at: datetime
     updated_at: datetime
     avatar_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileChange:
+    """Changes of a player's account; None keeps the value.
+
+    `has_avatar` means that `avatar_url` is the new avatar, or none.
+    """
+
+    username: str | None = None
+    email: str | None = None
+    avatar_url: str | None = None
+    has_avatar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +198,15 @@ class CachedSession:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindow:
-    """The sliding window of a client for one kind of request, which admits `limit` requests."""
+    """The sliding window of a client for one kind of request, which admits `limit` requests.
+
+    `request_id` identifies the request that it counts, so that the count can be undone.
+    """
 
     scope: str
     client: str
     limit: int
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +235,25 @@ class ScoreChange:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedScoreChange:
-    """The outcome of an action token's first use; `is_replay` if this was not the first use.
+class Adjustment:
+    """Points that an operator adds or subtracts; `adjustment_id` makes it idempotent."""
 
-    `response` is the stored response of the first use, byte for byte, or None if none is stored
-    yet.
+    adjustment_id: str
+    user_id: str
+    score_delta: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedScoreChange:
+    """The outcome of an action's first use; `is_replay` if this was not the first use.
+
+    `token_hash` is that of the token used first. `response` is the stored response of the first
+    use, byte for byte, or None if none is stored. `score` is None for a replay.
     """
 
-    user_id: str
-    username: str
+    token_hash: str
+    score: "Score | None"
     score_delta: int
     score_before: int
     score_after: int
@@ -245,12 +287,17 @@ class ScoreEventPage:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A player's score and the time it was first reached. Scores never decrease."""
+    """A player's score, the time it was first reached, and what leaderboards show beside it.
+
+    `revision` counts the changes of all of it; 0 is the initial score.
+    """
 
     user_id: str
     username: str
     score: int
     reached_at: datetime
+    revision: int = 0
+    avatar_url: str | None = None
 
     @property
     def order(self) -> tuple[int, datetime, int]:
@@ -267,6 +314,7 @@ class Standing:
     username: str
     score: int
     reached_at: datetime
+    avatar_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

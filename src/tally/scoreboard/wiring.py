@@ -33,6 +33,8 @@ from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
+from tally.scoreboard.repository.moderation import ModerationRepository
+from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.repository.rate_limits import RateLimitRepository
 from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
 from tally.scoreboard.repository.redis_client import InstrumentedRedis, open_redis
@@ -48,8 +50,8 @@ from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
+from tally.scoreboard.service.moderation import Moderation
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
-from tally.scoreboard.service.rank_batcher import RankBatcher
 from tally.scoreboard.service.rate_limits import LocalSlidingWindows, SlidingWindowLimiter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 from tally.scoreboard.service.retention import Retention
@@ -143,7 +145,7 @@ def _core(dependencies: Dependencies, database: Database, redis: InstrumentedRed
     clock, backlog = dependencies.clock, Backlog()
     scores, cache = ScoreRepository(database, clock), LeaderboardCache(redis)
     breaker = RedisBreaker(clock, dependencies.metrics)
-    leaderboard = Leaderboard(cache, scores, RankBatcher(scores), breaker, backlog)
+    leaderboard = Leaderboard(cache, scores, breaker, backlog)
     broadcaster = LeaderboardBroadcaster(
         leaderboard,
         UpdateChannel(redis, clock),
@@ -190,6 +192,14 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
         admission=RequestAdmission(windows, limiter, sessions, core.writer.leaderboard, breaker),
         retention=_retention(core),
         server_stats=ServerStats(core.database, core.redis),
+        ranks=RankBandRepository(core.database),
+        moderation=Moderation(
+            ModerationRepository(core.database),
+            core.scores,
+            core.writer.leaderboard,
+            core.writer,
+            clock,
+        ),
     )
 
 
@@ -199,6 +209,7 @@ def _accounts(
     return PlayerAccounts(
         accounts=AccountRepository(core.database),
         events=EventRepository(core.database),
+        scores=core.scores,
         passwords=passwords,
         throttle=AccountThrottle(
             FailedSignInRepository(core.database),
@@ -206,7 +217,6 @@ def _accounts(
             core.dependencies.metrics,
         ),
         sessions=sessions,
-        leaderboard=core.writer.leaderboard,
         writer=core.writer,
         clock=core.dependencies.clock,
     )
@@ -269,6 +279,7 @@ def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> Score
             auth=auth,
             limits=RequestLimits(services.rate_limiter, dependencies.settings),
             cursors=dependencies.cursors,
+            readiness=dependencies.readiness,
         ),
         stream=LeaderboardStream(
             hub=dependencies.hub,
@@ -276,7 +287,7 @@ def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> Score
             streams=dependencies.streams,
             auth=auth,
         ),
-        admin=AdminHandlers(services.cache_sync),
+        admin=AdminHandlers(services.cache_sync, services.moderation),
     )
 
 

@@ -12,6 +12,8 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
+from tally.scoreboard.repository.migrations import known_tables
+from tally.scoreboard.service.action_tokens import hash_token
 from tally.settings import Secret
 from tests.api_response import ApiResponse, expect_error
 from tests.scoreboard.api.harness import (
@@ -271,6 +273,33 @@ async def test_deleting_an_account_keeps_its_history_anonymously(
     ]
     assert left[1]["client_info"] == {}
     assert (await fresh_harness.admin("GET", "/drift")).result["found"] == 0
+
+
+async def test_no_row_leads_back_to_a_deleted_player(fresh_harness: ScoreboardHarness) -> None:
+    """Neither by the id or the name, nor by an action or a token in another table."""
+    ana, database = await fresh_harness.player("ana"), fresh_harness.scoreboard.database
+    login = {"login": "ana", "password": "wrong"}
+    expect_error(await fresh_harness.send("POST", "/auth/login", login), 401, "invalid_credentials")
+    tokens = [
+        await fresh_harness.complete_action(
+            ana, action_id=f"level-{n}-of-ana", metadata={"n": "ana"}
+        )
+        for n in range(2)
+    ]
+    assert (await fresh_harness.update_score(ana, tokens[0], 5)).status == 200
+    assert (await fresh_harness.send("DELETE", "/users/me", token=ana.token)).status == 204
+    left = [
+        str(row[0])
+        for table in known_tables()
+        for row in await database.rows("test", f"SELECT t::text FROM {table} t")  # noqa: S608
+    ]
+    for trace in (ana.user_id, "ana", *(hash_token(token) for token in tokens)):
+        # The changes of bands, which the job adds up, have the place of a player until then.
+        assert [text for text in left if trace in text and not text.startswith("(global,")] == []
+    assert sum(text.startswith("(global,") for text in left) > 1
+    await fresh_harness.scoreboard.services.maintain_ranks()
+    assert await database.value("test", "SELECT count(*) FROM rank_changes") == 0
+    assert await database.value("test", "SELECT count(*) FROM score_events") == 1
 
 
 async def test_a_deleted_account_can_be_registered_again(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.api_response import expect_error
 from tests.scoreboard.api.harness import (
+    API,
     TIMEOUT_SECONDS,
     Player,
     ScoreboardHarness,
@@ -235,8 +236,8 @@ async def test_an_unavailable_redis_does_not_delay_every_request(
         await wait_until(lambda: is_caught_up(harness))
 
 
-async def readiness(harness: ScoreboardHarness) -> tuple[int, dict[str, str]]:
-    response = await harness.client.get(f"{harness.url}/health/ready").build().send()
+async def readiness(harness: ScoreboardHarness, prefix: str = "") -> tuple[int, dict[str, str]]:
+    response = await harness.client.get(f"{harness.url}{prefix}/health/ready").build().send()
     checks = (await response.json())["checks"]
     return response.status, {name: check["status"] for name, check in checks.items()}
 
@@ -249,6 +250,7 @@ async def test_readiness_requires_postgresql_and_reports_redis(
         assert await readiness(harness) == (200, expected)
         await redis.kill()
         await wait_for_readiness(harness, 200, **(expected | {"redis": "failed"}))
+        assert await readiness(harness, API) == (200, {"postgresql": "ok", "redis": "failed"})
 
 
 async def wait_for_readiness(harness: ScoreboardHarness, status: int, **checks: str) -> None:
@@ -284,6 +286,7 @@ async def test_without_postgresql_the_response_is_a_fast_503_until_it_recovers(
             assert response.headers["retry-after"] == "1"
         assert (await harness.leaderboard())["items"][0]["score"] == 10, "cached reads continue"
         await wait_for_readiness(harness, 503, postgresql="failed")
+        assert (await readiness(harness, API))[0] == 503
         await postgres.start()
         assert (await harness.update_score(player, token, 5)).result["new_score"] == 15
         await wait_for_readiness(harness, 200)

@@ -105,9 +105,26 @@ async def test_a_burst_is_coalesced_and_the_last_state_wins(
         most = 10 * (time.monotonic() - started) + 2
         assert len(updates) <= most, f"{len(updates)} updates for {len(tokens)} changes"
         assert updates[-1]["leaderboard"] == [
-            {name: entry[name] for name in ("rank", "user_id", "username", "score")}
+            {name: entry[name] for name in ("rank", "user_id", "username", "score", "avatar_url")}
             for entry in (await fresh_harness.leaderboard())["items"]
         ]
+
+
+async def test_the_stream_has_the_current_number_of_players(
+    fresh_harness: ScoreboardHarness,
+) -> None:
+    """A registration and a deletion below the top ten change nothing else."""
+    for number in range(11):
+        await fresh_harness.score(await fresh_harness.player(), 100 - number)
+    async with open_stream(fresh_harness.url) as stream:
+        assert (await stream.update())["total_players"] == 11
+        body = {"username": "newcomer", "email": "n@example.com", "password": "a long password"}
+        registered = (await fresh_harness.send("POST", "/auth/register", body)).result
+        update = await stream.update()
+        assert (update["total_players"], update["changed_positions"]) == (12, [])
+        token = registered["tokens"]["access_token"]
+        assert (await fresh_harness.send("DELETE", "/users/me", token=token)).status == 204
+        assert (await stream.update())["total_players"] == 11
 
 
 async def test_every_connection_begins_with_the_current_leaderboard(

@@ -1,5 +1,7 @@
 """Jobs and their locks: retention, rebuild after a backlog overflow, one instance at a time."""
 
+import io
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -59,6 +61,34 @@ async def test_old_rows_are_deleted_after_their_retention(
         harness.skip_time(timedelta(days=60).total_seconds())
         await run()
         assert await count_rows(harness) == dict.fromkeys(TABLES, 0)
+
+
+async def test_revoked_sessions_are_deleted_a_day_later(
+    shared_servers: SharedServers, tmp_path: Path, log: io.StringIO
+) -> None:
+    """Their addresses stay known for a month, and the log has the number of all deleted rows."""
+    async with run_scoreboard(
+        server_settings(await shared_servers.allocate(), tmp_path), ManualClock()
+    ) as harness:
+        player, run = await harness.player(), harness.scoreboard.services.retention.run
+        await harness.score(player, 5)
+        assert (await harness.send("POST", "/auth/logout", token=player.token)).status == 204
+        harness.skip_time(86_399)
+        await run()
+        assert (await count_rows(harness))["sessions"] == 1
+        harness.skip_time(2)
+        await run()
+        assert (await count_rows(harness))["sessions"] == 0
+        accounts = harness.scoreboard.services.accounts.accounts
+        for is_known in (True, False):
+            credentials = await accounts.find_credentials(player.username, "127.0.0.1")
+            assert credentials is not None
+            assert credentials.is_known_address is is_known
+            harness.skip_time(timedelta(days=30).total_seconds())
+            await run()
+    deleted = [json.loads(line) for line in log.getvalue().splitlines() if "rows_deleted" in line]
+    assert [entry["data"]["usedActions"] for entry in deleted[:2]] == [1, 0]
+    assert deleted[1]["data"]["sessions"] == 1
 
 
 async def test_old_rows_are_deleted_in_batches(fresh_harness: ScoreboardHarness) -> None:

@@ -46,6 +46,7 @@ class ValidRequest:
 # In the order in which they succeed.
 OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ("GET", "/health"): ValidRequest(is_open=True, is_fuzzed=False),
+    ("GET", "/health/ready"): ValidRequest(is_open=True, is_fuzzed=False),
     ("POST", "/auth/register"): ValidRequest(
         body={
             "username": "generated",
@@ -75,11 +76,18 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ),
     ("PATCH", "/scores"): ValidRequest(body={"action_token": "TOKEN", "score_delta": 100}),
     ("GET", "/scores/me"): ValidRequest(),
+    ("GET", "/users/me"): ValidRequest(),
+    ("PATCH", "/users/me"): ValidRequest(body={"avatar_url": "https://example.com/a.png"}),
     ("GET", "/users/me/events"): ValidRequest({"limit": 3}),
     ("GET", "/leaderboard"): ValidRequest({"limit": 3, "offset": 1}, is_open=True),
     ("GET", "/leaderboard/stream"): ValidRequest(is_open=True, is_fuzzed=False),
     ("POST", "/admin/leaderboard/rebuild"): ValidRequest(),
     ("GET", "/admin/leaderboard/drift"): ValidRequest(),
+    ("POST", "/admin/players/{user_id}/adjust"): ValidRequest(
+        body={"score_delta": 5, "reason": "a test", "adjustment_id": "one"}
+    ),
+    ("POST", "/admin/players/{user_id}/ban"): ValidRequest(status=204),
+    ("POST", "/admin/players/{user_id}/unban"): ValidRequest(status=204),
     ("DELETE", "/auth/sessions/{session_id}"): ValidRequest(status=204),
     ("DELETE", "/auth/sessions"): ValidRequest(status=204, is_fuzzed=False),
     ("POST", "/auth/logout"): ValidRequest(status=204, is_fuzzed=False),
@@ -155,6 +163,8 @@ CODES = {
     "email_taken",
     "action_exists",
     "score_too_great",
+    "score_too_small",
+    "player_banned",
     "rebuild_under_way",
     "too_large",
     "unsupported_media",
@@ -185,6 +195,8 @@ async def test_a_valid_request_returns_the_documented_response(
         parts: Json = {"query": dict(request.query)}
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
+        if "{user_id}" in path:
+            parts["path_parameters"] = {"user_id": player.user_id}
         if request.body is not None:
             body = {
                 name: placeholders.get(value, value) if isinstance(value, str) else value
@@ -227,6 +239,8 @@ async def test_requests_without_credentials_return_documented_responses(
         )
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": UNKNOWN_ID}
+        if "{user_id}" in path:
+            parts["path_parameters"] = {"user_id": UNKNOWN_ID}
         cases = [operation.Case(query=dict(request.query), **parts) for _ in range(2)]
         invalid_headers = {
             "X-Internal-API-Key": "x",

@@ -14,6 +14,7 @@ from tally.scoreboard.repository.database import Database
 from tally.scoreboard.repository.drift import DriftChecker
 from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
+from tally.scoreboard.repository.moderation import ModerationRepository
 from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.scores import ScoreRepository
@@ -54,6 +55,10 @@ class Repositories:
     @property
     def events(self) -> EventRepository:
         return EventRepository(self.database)
+
+    @property
+    def moderation(self) -> ModerationRepository:
+        return ModerationRepository(self.database)
 
     @property
     def leaderboard(self) -> LeaderboardCache:
@@ -101,11 +106,12 @@ class Repositories:
         """Write any score to PostgreSQL without an event."""
         await self.database.value(
             "set_score",
-            "UPDATE scores SET total_score = $2, score_first_reached_at = $3, updated_at = $3"
-            " WHERE user_id = $1",
+            "UPDATE scores SET total_score = $2, score_first_reached_at = $3, updated_at = $3,"
+            " revision = $4 WHERE user_id = $1",
             score.user_id,
             score.score,
             score.reached_at,
+            score.revision,
         )
 
 

@@ -211,16 +211,19 @@ async def test_unusual_client_data_is_stored(repositories: Repositories) -> None
     assert stored.client.user_agent == "x" * 500
 
 
-async def test_an_action_can_be_reported_once_for_an_existing_player(
+async def test_an_action_can_be_repeated_but_not_changed(
     repositories: Repositories,
 ) -> None:
     player = await repositories.player()
     action = CompletedAction(
         "match-1", player.user_id, 100, START, START + timedelta(minutes=5), {"level": 1}
     )
-    await repositories.actions.create(action)
-    with pytest.raises(ActionExists):
-        await repositories.actions.create(action)
+    assert await repositories.actions.create(action)
+    assert not await repositories.actions.create(action)
+    other = await repositories.player()
+    for changed in (replace(action, max_score=99), replace(action, user_id=other.user_id)):
+        with pytest.raises(ActionExists):
+            await repositories.actions.create(changed)
     with pytest.raises(NotFound):
         await repositories.actions.create(
             replace(action, action_id="match-2", user_id=str(uuid.uuid4()))

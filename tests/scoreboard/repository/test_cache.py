@@ -13,7 +13,6 @@ from tally.kit.metrics import Metrics
 from tally.scoreboard.model import CachedSession, SlidingWindow
 from tally.scoreboard.repository.cache import (
     ACTION_TOKEN,
-    CONSUMED,
     SESSION,
     ResponseCache,
     SessionCache,
@@ -21,7 +20,11 @@ from tally.scoreboard.repository.cache import (
 from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.repository.leaderboard import CHANGED, KEYS, VERSION
 from tally.scoreboard.repository.metrics import StorageMetrics
-from tally.scoreboard.repository.rate_limits import RateLimitRepository, VersionedPage
+from tally.scoreboard.repository.rate_limits import (
+    RateLimitRepository,
+    ScoreUpdateLookup,
+    VersionedPage,
+)
 from tally.scoreboard.repository.redis_client import open_redis
 from tally.scoreboard.repository.scripts import REMOVE
 from tests.scoreboard.api.servers import restartable_redis
@@ -130,7 +133,7 @@ async def test_a_response_is_cached_for_an_hour_after_its_token_expires(
     )
     assert await find() == b'{"rank":1}'
     assert 3_890_000 < await repositories.redis.client.pttl(ACTION_TOKEN + "hash") <= 3_900_000
-    await repositories.redis.client.set(ACTION_TOKEN + "hash", CONSUMED)
+    await repositories.redis.client.set(ACTION_TOKEN + "hash", b"consumed")
     assert await find() is None, "the use is recorded without a response"
 
 
@@ -141,12 +144,15 @@ async def test_only_score_updates_of_an_active_session_are_counted(
         RateLimitRepository(repositories.redis, ManualClock()),
         SessionCache(repositories.redis),
     )
-    window = SlidingWindow("score", "ana", 1)
+
+    async def look_up(session: str) -> ScoreUpdateLookup:
+        return await limits.hit_and_find(SlidingWindow("score", "ana", 1), session, "hash")
+
     await cache.revoke("revoked", ACTIVE, at(0))
     for session in ("missing", "revoked"):
-        assert (await limits.hit_and_find(window, session, "hash")).status is None
+        assert (await look_up(session)).status is None
     await cache.store("active", ACTIVE, at(0))
-    first, second = [await limits.hit_and_find(window, "active", "hash") for _ in range(2)]
+    first, second = [await look_up("active") for _ in range(2)]
     assert first.session == second.session == ACTIVE
     assert first.status is not None
     assert first.status.is_allowed
@@ -158,15 +164,18 @@ async def test_a_page_is_read_only_if_the_request_is_allowed(repositories: Repos
     player = await repositories.player()
     await repositories.write_through(player)
     limits = RateLimitRepository(repositories.redis, ManualClock())
-    window = SlidingWindow("board", "ana", 2)
-    status, found = await limits.hit_and_top(window, 10, 0)
+
+    def window() -> SlidingWindow:
+        return SlidingWindow("board", "ana", 2)
+
+    status, found = await limits.hit_and_top(window(), 10, 0)
     assert status.remaining == 1
     assert found is not None
     assert found.page == await repositories.leaderboard.top(10)
     await repositories.redis.client.delete(CHANGED)
-    status, found = await limits.hit_and_top(window, 10, 0)
+    status, found = await limits.hit_and_top(window(), 10, 0)
     assert (status.is_allowed, found) == (True, None), "the leaderboard is not complete"
-    status, found = await limits.hit_and_top(window, 10, 0)
+    status, found = await limits.hit_and_top(window(), 10, 0)
     assert (status.is_allowed, found) == (False, None)
 
 

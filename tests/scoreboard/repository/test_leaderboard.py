@@ -52,16 +52,16 @@ async def leaderboard_keys(repositories: Repositories) -> set[bytes]:
     return set(await repositories.redis.client.keys("leaderboard:*"))
 
 
-async def test_put_returns_the_rank_and_ignores_lower_scores(
+async def test_put_returns_the_rank_and_ignores_older_revisions(
     repositories: Repositories,
 ) -> None:
     """A delayed write must not undo a newer one."""
     first, second = await repositories.player(), await repositories.player()
-    assert await repositories.leaderboard.put(Score(first.user_id, "first", 10, at(1))) == 1
-    assert await repositories.leaderboard.put(Score(second.user_id, "second", 20, at(2))) == 1
-    assert await repositories.leaderboard.put(Score(first.user_id, "first", 30, at(3))) == 1
-    assert await repositories.leaderboard.put(Score(first.user_id, "first", 10, at(1))) == 1
-    assert await repositories.leaderboard.put(Score(first.user_id, "first", 30, at(9))) == 1
+    assert await repositories.leaderboard.put(Score(first.user_id, "first", 10, at(1), 1)) == 1
+    assert await repositories.leaderboard.put(Score(second.user_id, "second", 20, at(2), 1)) == 1
+    assert await repositories.leaderboard.put(Score(first.user_id, "first", 30, at(3), 2)) == 1
+    assert await repositories.leaderboard.put(Score(first.user_id, "first", 10, at(1), 1)) == 1
+    assert await repositories.leaderboard.put(Score(first.user_id, "first", 30, at(9), 2)) == 1
     page = await repositories.leaderboard.top(10)
     assert [
         (standing.username, standing.score, standing.reached_at) for standing in page.standings
@@ -86,7 +86,7 @@ async def test_a_late_write_does_not_restore_a_removed_player(
         await repositories.write_through(user)
     assert await repositories.leaderboard.remove(player.user_id) is not None
     assert (
-        await repositories.leaderboard.put(Score(player.user_id, player.username, 99, at(2)))
+        await repositories.leaderboard.put(Score(player.user_id, player.username, 99, at(2), 2))
         is None
     )
     assert [
@@ -255,9 +255,9 @@ async def test_drift_of_every_kind_is_reported_and_repaired(repositories: Reposi
     )
     await client.hdel(PLAYERS, missing.user_id)
     for wrong_score in (
-        replace(wrong, score=999),
-        replace(late, reached_at=at(50), score=late.score + 1),
-        replace(renamed, username="old_name", score=renamed.score + 1),
+        replace(wrong, score=999, revision=9),
+        replace(late, reached_at=at(50), revision=9),
+        replace(renamed, username="old_name", revision=9),
     ):
         await repositories.leaderboard.put(wrong_score)
     await client.zrem(
@@ -297,7 +297,7 @@ async def test_a_repair_does_not_undo_a_concurrent_change(repositories: Reposito
     player = await repositories.player()
     await repositories.write_through(player)
     entry = (await repositories.leaderboard.read_entries([player.user_id]))[0]
-    newer = Score(player.user_id, player.username, 50, at(5))
+    newer = Score(player.user_id, player.username, 50, at(5), 1)
     await repositories.leaderboard.put(newer)
     assert not await repositories.leaderboard.repair(
         player.user_id, entry, Score(player.user_id, player.username, 20, at(2))

@@ -10,14 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tally.kit.clock import SystemClock
+from tally.kit.ids import new_uuid
 from tally.scoreboard.model import (
     MAX_SCORE,
+    Adjustment,
     LeaderboardPage,
     Score,
+    ScoreOverflow,
+    ScoreUnderflow,
     SlidingWindow,
     User,
     percentile,
 )
+from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.repository.rate_limits import RateLimitRepository, VersionedPage
 from tests.scoreboard.repository.harness import START, Repositories
 
@@ -29,12 +34,20 @@ POINTS = st.one_of(
 MICROSECONDS = st.one_of(
     st.integers(0, 3), st.sampled_from([999, 1000, 10**6]), st.integers(0, 10**14)
 )
+ORACLE = """
+SELECT user_id, row_number() OVER (
+    ORDER BY total_score DESC, score_first_reached_at ASC, user_id DESC) AS rank FROM scores
+"""
 PLAYER = st.integers(0, 5)
 RAISE = st.tuples(st.just("raise"), PLAYER, POINTS, MICROSECONDS)
 WRITE = st.tuples(st.just("write"), st.integers(0, 20))
 RARE = st.one_of(
     st.tuples(st.just("remove"), PLAYER),
     st.tuples(st.just("rebuild"), PLAYER, POINTS, MICROSECONDS),
+    st.tuples(st.just("adjust"), PLAYER, st.integers(-5, 5), MICROSECONDS),
+    st.tuples(st.just("ban"), PLAYER),
+    st.tuples(st.just("unban"), PLAYER),
+    st.tuples(st.just("maintain")),
     st.tuples(st.just("repair")),
     st.tuples(st.just("flush")),
 )
@@ -55,6 +68,7 @@ class RankingModel:
     chance: random.Random
     pending: list[Score] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    banned: list[User] = field(default_factory=list)
 
     async def apply_step(self, step: tuple[object, ...]) -> None:
         match step:
@@ -74,11 +88,45 @@ class RankingModel:
                     self.repositories.rebuilder.rebuild(),
                     self.raise_and_write_through(player, points, moment),
                 )
+            case ("adjust" | "ban" | "unban", int(number), *_):
+                await self.moderate(step, number)
+            case ("maintain",):
+                await RankBandRepository(self.repositories.database, 2).maintain()
             case ("repair",):
                 await self.repositories.drift_checker.run(repair=True)
             case ("flush",):
                 await self.repositories.redis.client.flushdb()
                 await self.repositories.rebuilder.rebuild()
+
+    async def moderate(self, step: tuple[object, ...], number: int) -> None:
+        """Adjust, ban or unban in PostgreSQL, and write a removal to Redis."""
+        moderation = self.repositories.moderation
+        match step:
+            case ("adjust", _, int(delta), int(moment)) if self.players and delta:
+                player = self.players[number % len(self.players)]
+                adjustment = Adjustment(new_uuid(), player.user_id, delta, "a test")
+                try:
+                    await moderation.adjust(adjustment, START + timedelta(microseconds=moment))
+                except (ScoreOverflow, ScoreUnderflow):
+                    return
+                await self.queue(player)
+            case ("ban", _) if self.players:
+                player = self.players.pop(number % len(self.players))
+                self.banned.append(player)
+                revision = await moderation.ban(player.user_id, START)
+                assert revision is not None
+                await self.repositories.leaderboard.remove(player.user_id, revision)
+            case ("unban", _) if self.banned:
+                player = self.banned.pop(number % len(self.banned))
+                self.players.append(player)
+                assert await moderation.unban(player.user_id, START)
+                await self.queue(player)
+
+    async def queue(self, player: User) -> None:
+        """Queue the committed score for Redis."""
+        score = await self.repositories.scores.find(player.user_id)
+        assert score is not None
+        self.pending.append(score)
 
     async def raise_score(self, player: User, points: int, moment: int) -> None:
         """Commit a score as the transaction does: higher than before, up to the maximum."""
@@ -86,7 +134,12 @@ class RankingModel:
         assert before is not None
         total = min(MAX_SCORE, before.score + points)
         if total > before.score:
-            after = replace(before, score=total, reached_at=START + timedelta(microseconds=moment))
+            after = replace(
+                before,
+                score=total,
+                reached_at=START + timedelta(microseconds=moment),
+                revision=before.revision + 1,
+            )
             await self.repositories.set_score(after)
             self.pending.append(after)
 
@@ -104,7 +157,8 @@ class RankingModel:
             await self.repositories.leaderboard.put(score)
         # An emptied Redis has lost the removal marks, so a late write may restore a player;
         # the drift check removes it.
-        await self.repositories.drift_checker.refresh(self.removed)
+        absent = [*self.removed, *(player.user_id for player in self.banned)]
+        await self.repositories.drift_checker.refresh(absent)
 
 
 class PageReader:
@@ -127,7 +181,7 @@ class PageReader:
 
 
 async def check_same_order(repositories: Repositories, players: list[User]) -> LeaderboardPage:
-    """Check that PostgreSQL, Redis and `Score.order` agree on every rank."""
+    """Check that Redis, the bands, PostgreSQL's window function and `Score.order` agree."""
     scores = [await repositories.scores.find(player.user_id) for player in players]
     expected = sorted(
         (score for score in scores if score is not None), key=lambda score: score.order
@@ -136,13 +190,14 @@ async def check_same_order(repositories: Repositories, players: list[User]) -> L
     assert [
         (standing.user_id, standing.score, standing.reached_at) for standing in stored.standings
     ] == [(score.user_id, score.score, score.reached_at) for score in expected]
+    oracle = await repositories.database.rows("test", ORACLE)
+    ranks = {str(row["user_id"]): row["rank"] for row in oracle}
+    assert ranks == {standing.user_id: standing.rank for standing in stored.standings}
     assert cached.standings == stored.standings
     assert cached.total_players == stored.total_players == len(players)
     for standing in stored.standings:
         assert await repositories.scores.standing(standing.user_id) == (standing, len(players))
         assert await repositories.leaderboard.standing(standing.user_id) == (standing, len(players))
-    batch = await repositories.scores.standings([standing.user_id for standing in stored.standings])
-    assert batch == {standing.user_id: (standing, len(players)) for standing in stored.standings}
     return cached
 
 
@@ -151,7 +206,7 @@ async def check_same_order(repositories: Repositories, players: list[User]) -> L
 async def test_redis_and_postgresql_have_the_same_order(
     shared_repositories: Repositories, ids: list[object], steps: list[tuple[object, ...]], seed: int
 ) -> None:
-    """Any scores and times, equal or not, with removals, late writes, rebuilds and repairs."""
+    """Any scores and times, with moderation, removals, late writes, rebuilds and repairs."""
     await shared_repositories.clear()
     players = [await shared_repositories.player(str(user_id)) for user_id in ids]
     for player in players:
@@ -194,13 +249,14 @@ async def test_pages_are_the_same(
 async def test_scores_above_901_keep_their_tie_break(repositories: Repositories) -> None:
     """A composite score in a double would lose the order or whole points."""
     early, late = await repositories.player(), await repositories.player()
-    for points in (902, 10**6, MAX_SCORE):
+    for revision, points in enumerate((902, 10**6, MAX_SCORE), start=1):
         for player, microseconds in ((late, 1), (early, 0)):
             score = Score(
                 player.user_id,
                 player.username,
                 points,
                 START + timedelta(microseconds=microseconds),
+                revision,
             )
             await repositories.set_score(score)
             await repositories.leaderboard.put(score)

@@ -29,14 +29,11 @@ async def test_a_score_change_records_when_the_score_was_reached(
         False,
         None,
     )
-    assert (second.score_before, second.score_after, second.at, second.username) == (
-        10,
-        15,
-        at(2),
-        player.username,
-    )
-    assert await repositories.scores.find(player.user_id) == Score(
-        player.user_id, player.username, 15, at(2)
+    assert (second.score_before, second.score_after, second.at) == (10, 15, at(2))
+    assert (
+        await repositories.scores.find(player.user_id)
+        == second.score
+        == Score(player.user_id, player.username, 15, at(2), revision=2)
     )
     page = await repositories.events.find_by_user(player.user_id, 10)
     assert [
@@ -64,8 +61,11 @@ async def test_a_token_counts_once_and_keeps_its_response(
         first.at,
     )
     assert replay.response == b'{"rank":1}'
-    assert await repositories.scores.find_response(token_hash) == (player.user_id, b'{"rank":1}')
-    assert await repositories.scores.find_response("f" * 64) is None
+    assert await repositories.scores.find_response(f"action-{token_hash[:8]}") == (
+        player.user_id,
+        b'{"rank":1}',
+    )
+    assert await repositories.scores.find_response("unknown") is None
 
 
 async def test_a_hundred_concurrent_uses_of_one_token_add_once(
@@ -129,7 +129,7 @@ async def test_a_foreign_token_and_an_unknown_player_are_rejected(
     unused_hash = secrets.token_hex(32)
     with pytest.raises(NotFound):
         await repositories.add(unknown, 1, at(1), unused_hash)
-    assert await repositories.scores.find_response(unused_hash) is None
+    assert await repositories.scores.find_response(f"action-{unused_hash[:8]}") is None
 
 
 async def test_the_metadata_of_an_action_is_copied_to_its_event(

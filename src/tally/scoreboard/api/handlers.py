@@ -17,11 +17,17 @@ from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.http import NO_STORE, Json
 from tally.kit.rate_limits import record_rate_limit
+from tally.kit.readiness import ReadinessMonitor
 from tally.scoreboard.api.auth import ScoreboardAuth, client_info, score_event_client_info
 from tally.scoreboard.api.page_cache import PageCache, page_response
 from tally.scoreboard.api.rate_limits import RequestLimits
 from tally.scoreboard.api.schemas import requests, responses
-from tally.scoreboard.model import from_microseconds, parse_user_id, to_microseconds
+from tally.scoreboard.model import (
+    ProfileChange,
+    from_microseconds,
+    parse_user_id,
+    to_microseconds,
+)
 from tally.scoreboard.service.accounts import AccountRegistration
 from tally.scoreboard.service.services import ScoreboardServices
 
@@ -37,10 +43,14 @@ class Handlers:
     auth: ScoreboardAuth
     limits: RequestLimits
     cursors: Cursors
+    readiness: ReadinessMonitor
     pages: PageCache = field(default_factory=PageCache)
 
     async def check_health(self, _: Request) -> ASGIApp:
         return Json(responses.HealthResponse("ok"), 200, NO_STORE)
+
+    async def check_readiness(self, _: Request) -> ASGIApp:
+        return self.readiness.report({"postgresql", "redis"}).response()
 
     async def register(self, request: Request) -> ASGIApp:
         await self.limits.count_auth(request)
@@ -110,7 +120,7 @@ class Handlers:
 
     async def complete_action(self, request: Request) -> ASGIApp:
         self.auth.require_game_server(request)
-        await self.limits.count_action(request)
+        window = await self.limits.count_action(request)
         body = await read_json(request, requests.CompleteActionRequest, limit=MAX_BODY_BYTES)
         if len(msgspec.json.encode(body.metadata)) > MAX_METADATA_BYTES:
             raise Invalid(
@@ -119,30 +129,35 @@ class Handlers:
                 field="metadata",
             )
         user_id = parse_user_id(body.user_id)
-        token, expires_at = await self.services.actions.complete(
-            body.action_id, user_id, body.max_score, body.metadata
-        )
+        async with self.limits.refunding_failures(request, window):
+            token, expires_at, is_new = await self.services.actions.complete(
+                body.action_id, user_id, body.max_score, body.metadata
+            )
+        if not is_new:
+            await self.limits.refund(request, window)
         return Json(responses.ActionTokenResponse(token, expires_at), 201, NO_STORE)
 
     async def update_score(self, request: Request) -> ASGIApp:
         claims, token = self.auth.verify(request)
         try:
             body = await read_json(request, requests.UpdateScoreRequest, limit=MAX_BODY_BYTES)
+            action = self.services.scores.verify(body.action_token, claims["sub"])
         except TallyError:
             # An invalid body counts too, and only an authenticated client learns what is wrong.
             player = await self.auth.player(request)
             await self.limits.count_score_update(request, player.user_id)
             raise
         window = self.limits.score_window(claims["sub"])
-        admitted = await self.services.admission.score_update(window, token, body.action_token)
+        admitted = await self.services.admission.score_update(window, token, action.token_hash)
         record_rate_limit(request.scope, admitted.status)
-        response = await self.services.scores.update(
-            admitted.player.user_id,
-            body.action_token,
-            body.score_delta,
-            score_event_client_info(client_info(request)),
-            admitted.response,
-        )
+        response = admitted.response
+        if response is None:
+            async with self.limits.refunding_failures(request, window):
+                response, is_replay = await self.services.scores.update(
+                    action, body.score_delta, score_event_client_info(client_info(request))
+                )
+            if is_replay:
+                await self.limits.refund(request, window)
         return Response(response, 200, NO_STORE, "application/json")
 
     async def get_leaderboard(self, request: Request) -> ASGIApp:
@@ -196,6 +211,31 @@ class Handlers:
                 purpose, {"at": to_microseconds(moment), "id": event_id}
             )
         return Json(responses.ScoreEventsResponse.from_page(page, next_cursor), 200, NO_STORE)
+
+    async def get_account(self, request: Request) -> ASGIApp:
+        player = await self.auth.player(request)
+        await self.limits.count_own_data(request, player.user_id)
+        user = await self.services.accounts.find(player.user_id)
+        return Json(responses.UserResponse.from_user(user), 200, NO_STORE)
+
+    async def update_account(self, request: Request) -> ASGIApp:
+        player = await self.auth.player(request)
+        await self.limits.count_own_data(request, player.user_id)
+        body = await read_json(request, requests.UpdateAccountRequest, limit=MAX_BODY_BYTES)
+        change = ProfileChange(
+            None if body.username is msgspec.UNSET else body.username,
+            None if body.email is msgspec.UNSET else body.email,
+            None if body.avatar_url is msgspec.UNSET else body.avatar_url,
+            has_avatar=body.avatar_url is not msgspec.UNSET,
+        )
+        if change == ProfileChange():
+            raise Invalid(
+                "The body must contain username, email or avatar_url",
+                code="missing_field",
+                field="username",
+            )
+        user = await self.services.accounts.update(player.user_id, change)
+        return Json(responses.UserResponse.from_user(user), 200, NO_STORE)
 
     async def delete_account(self, request: Request) -> ASGIApp:
         player = await self.auth.player(request)

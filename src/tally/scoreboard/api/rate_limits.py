@@ -1,12 +1,14 @@
 """Rate limits on requests, by kind of request."""
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from tally.errors import TallyError, Unavailable
 from tally.kit.addresses import client_address
-from tally.kit.rate_limits import record_rate_limit
+from tally.kit.rate_limits import adjust_rate_limit, record_rate_limit
 from tally.scoreboard.model import SlidingWindow
 from tally.scoreboard.service.rate_limits import SlidingWindowLimiter
 from tally.settings import Settings
@@ -23,9 +25,10 @@ class RequestLimits:
         limit = self.settings.scoreboard_auth_limit
         return self._count(request, SlidingWindow("auth", client_address(request), limit))
 
-    def count_action(self, request: Request) -> Awaitable[None]:
-        limit = self.settings.scoreboard_action_limit
-        return self._count(request, SlidingWindow("actions", "all", limit))
+    async def count_action(self, request: Request) -> SlidingWindow:
+        window = SlidingWindow("actions", "all", self.settings.scoreboard_action_limit)
+        await self._count(request, window)
+        return window
 
     def count_score_update(self, request: Request, user_id: str) -> Awaitable[None]:
         return self._count(request, self.score_window(user_id))
@@ -43,6 +46,23 @@ class RequestLimits:
     def leaderboard_window(self, request: Request) -> SlidingWindow:
         limit = self.settings.scoreboard_board_limit
         return SlidingWindow("board", client_address(request), limit)
+
+    async def refund(self, request: Request, window: SlidingWindow) -> None:
+        """Undo the count of a request that repeats an earlier one."""
+        await self.limiter.refund(window)
+        adjust_rate_limit(request.scope, 1)
+
+    @asynccontextmanager
+    async def refunding_failures(
+        self, request: Request, window: SlidingWindow
+    ) -> AsyncIterator[None]:
+        """Undo the count of a request that fails through no fault of the client."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, TallyError) or isinstance(error, Unavailable):
+                await self.refund(request, window)
+            raise
 
     async def _count(self, request: Request, window: SlidingWindow) -> None:
         record_rate_limit(request.scope, await self.limiter.hit(window))

@@ -9,6 +9,7 @@ from tally.instance.stream_limits import TOO_MANY_STREAMS
 from tally.kit.endpoints import Api, Endpoint
 from tally.kit.hub import encode_event
 from tally.kit.operators import OPERATOR_SCHEME
+from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.auth import INTERNAL_HEADER
 from tally.scoreboard.api.events import EVENT, LeaderboardStream
@@ -35,6 +36,7 @@ SECURITY: Final = {
     },
 }
 _PATH_TYPES: Final = {
+    "user_id": Annotated[requests.UserId, Meta(examples=[examples.USER_ID])],
     "session_id": Annotated[requests.SessionId, Meta(examples=[examples.SESSION_ID])],
 }
 _PLAYER: Final[dict[str, Any]] = {"security": ("player",)}
@@ -61,8 +63,10 @@ def scoreboard_api(handlers: ScoreboardHandlers) -> Api:
             *_account_security(handlers.public),
             *_scores(handlers.public),
             *_own_data(handlers.public),
+            *_account(handlers.public),
             *_leaderboard(handlers.public, handlers.stream),
             *_admin(handlers.admin),
+            *_moderation(handlers.admin),
         ),
         service=SERVICE,
         path_types=_PATH_TYPES,
@@ -79,6 +83,16 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
             "Check liveness",
             response=responses.HealthResponse,
             response_example=responses.HealthResponse("ok"),
+        ),
+        Endpoint(
+            "GET",
+            f"{PREFIX}/health/ready",
+            handlers.check_readiness,
+            "Check readiness",
+            description="Requires PostgreSQL, and reports Redis without requiring it.",
+            response=Readiness,
+            response_example=READY_EXAMPLE,
+            other_responses={503: NOT_READY_EXAMPLE},
         ),
         Endpoint(
             "POST",
@@ -247,6 +261,7 @@ def _scores(handlers: Handlers) -> tuple[Endpoint, ...]:
                 examples.RATE_LIMITED,
                 examples.UNAVAILABLE,
                 examples.USER_NOT_FOUND,
+                examples.PLAYER_BANNED,
                 examples.SCORE_TOO_GREAT,
             ),
             **_PLAYER,
@@ -264,7 +279,7 @@ def _own_data(handlers: Handlers) -> tuple[Endpoint, ...]:
             f"{PREFIX}/scores/me",
             handlers.get_own_score,
             "Get your score, rank and percentile",
-            errors=(*errors, examples.USER_NOT_FOUND),
+            errors=(*errors, examples.USER_NOT_FOUND, examples.PLAYER_BANNED),
             **_PLAYER,
             response=responses.OwnScoreResponse,
             response_example=examples.OWN_SCORE,
@@ -279,6 +294,42 @@ def _own_data(handlers: Handlers) -> tuple[Endpoint, ...]:
             **_PLAYER,
             response=responses.ScoreEventsResponse,
             response_example=responses.ScoreEventsResponse([examples.SCORE_EVENT], None),
+        ),
+    )
+
+
+def _account(handlers: Handlers) -> tuple[Endpoint, ...]:
+    errors = (*examples.PLAYER_AUTH_ERRORS, examples.RATE_LIMITED, examples.UNAVAILABLE)
+    return (
+        Endpoint(
+            "GET",
+            f"{PREFIX}/users/me",
+            handlers.get_account,
+            "Get your account",
+            errors=(*errors, examples.USER_NOT_FOUND),
+            **_PLAYER,
+            response=responses.UserResponse,
+            response_example=examples.USER,
+        ),
+        Endpoint(
+            "PATCH",
+            f"{PREFIX}/users/me",
+            handlers.update_account,
+            "Change your username, email address or avatar",
+            description="Absent fields keep their value; an `avatar_url` of null removes it.",
+            request=requests.UpdateAccountRequest,
+            request_example=requests.UpdateAccountRequest(
+                "ana_99", "ana@example.com", examples.AVATAR_URL
+            ),
+            errors=(
+                *errors,
+                examples.USERNAME_TAKEN,
+                examples.EMAIL_TAKEN,
+                examples.USER_NOT_FOUND,
+            ),
+            **_PLAYER,
+            response=responses.UserResponse,
+            response_example=examples.USER,
         ),
         Endpoint(
             "DELETE",
@@ -312,6 +363,7 @@ def _leaderboard(handlers: Handlers, stream: LeaderboardStream) -> tuple[Endpoin
                 examples.RATE_LIMITED,
                 examples.UNAVAILABLE,
                 examples.USER_NOT_FOUND,
+                examples.PLAYER_BANNED,
             ),
             response=responses.LeaderboardResponse,
             response_example=examples.LEADERBOARD,
@@ -365,5 +417,59 @@ def _admin(handlers: AdminHandlers) -> tuple[Endpoint, ...]:
             security=(OPERATOR_SCHEME,),
             response=responses.DriftResponse,
             response_example=responses.DriftResponse(1, 0, 0, 0, 0, 0, []),
+        ),
+    )
+
+
+def _moderation(handlers: AdminHandlers) -> tuple[Endpoint, ...]:
+    errors = (
+        examples.INVALID_USER_ID,
+        examples.INVALID_KEY,
+        examples.USER_NOT_FOUND,
+        examples.UNAVAILABLE,
+    )
+    return (
+        Endpoint(
+            "POST",
+            f"{PREFIX}/admin/players/{{user_id}}/adjust",
+            handlers.adjust_score,
+            "Adjust a player's score",
+            description="Adds an event with the reason to the player's history. Repeating an"
+            " `adjustment_id` returns the outcome of the first request and changes nothing.",
+            request=requests.AdjustScoreRequest,
+            request_example=requests.AdjustScoreRequest(-100, "Points from a bug", "case-17"),
+            errors=(
+                *errors,
+                examples.PLAYER_BANNED,
+                examples.ADJUSTMENT_EXISTS,
+                examples.SCORE_TOO_GREAT,
+                examples.SCORE_TOO_SMALL,
+            ),
+            security=(OPERATOR_SCHEME,),
+            response=responses.AdjustmentResponse,
+            response_example=responses.AdjustmentResponse(
+                examples.USER_ID, "case-17", -100, 1400, 6
+            ),
+        ),
+        Endpoint(
+            "POST",
+            f"{PREFIX}/admin/players/{{user_id}}/ban",
+            handlers.ban_player,
+            "Ban a player",
+            description="Hides the player from the leaderboard and rejects score updates. The"
+            " score is kept.",
+            status=204,
+            errors=errors,
+            security=(OPERATOR_SCHEME,),
+        ),
+        Endpoint(
+            "POST",
+            f"{PREFIX}/admin/players/{{user_id}}/unban",
+            handlers.unban_player,
+            "Unban a player",
+            description="Shows the player again, with the score from before the ban.",
+            status=204,
+            errors=errors,
+            security=(OPERATOR_SCHEME,),
         ),
     )

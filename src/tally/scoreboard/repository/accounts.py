@@ -8,7 +8,14 @@ from typing import Final
 import asyncpg
 
 from tally.errors import NotFound
-from tally.scoreboard.model import EmailTaken, NewUser, User, UserCredentials, UsernameTaken
+from tally.scoreboard.model import (
+    EmailTaken,
+    NewUser,
+    ProfileChange,
+    User,
+    UserCredentials,
+    UsernameTaken,
+)
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = "id, username, email, avatar_url, created_at, updated_at"
@@ -25,15 +32,43 @@ WITH account AS (
 SELECT * FROM account
 """
 
+_UPDATE: Final = f"""
+UPDATE users SET username = coalesce($2, username), email = coalesce($3, email),
+    avatar_url = CASE WHEN $4 THEN $5 ELSE avatar_url END, updated_at = $6
+WHERE id = $1 RETURNING {_COLUMNS}
+"""
+
 # Part of the same statement, so that an unknown login takes as many requests as a known one.
 _IS_KNOWN_ADDRESS: Final = """
-EXISTS (SELECT FROM sessions WHERE user_id = users.id AND ip_address <<= $2::inet)
+EXISTS (SELECT FROM known_addresses WHERE user_id = users.id AND network = $2::inet)
 """
 # A username contains no @, so at most one of the two conditions matches.
 _FIND_CREDENTIALS: Final = f"""
 SELECT {_COLUMNS}, password_hash, {_IS_KNOWN_ADDRESS} AS is_known_address FROM users
 WHERE lower(username) = lower($1) OR lower(email) = lower($1)
 """
+
+# The score is locked first, as in a score change, so that the two cannot deadlock. The ids of an
+# action and of a token occur in other tables, and the game server may write a name into the first
+# and into the metadata.
+_ANONYMISE: Final = (
+    "SELECT 1 FROM scores WHERE user_id = $1 FOR UPDATE",
+    """
+    DELETE FROM consumed_tokens WHERE token_hash = ANY(ARRAY(
+        SELECT action_token_hash FROM score_events WHERE user_id = $1
+    ))
+    """,
+    """
+    UPDATE score_events SET user_id = NULL, action_id = gen_random_uuid()::text,
+        action_token_hash = gen_random_uuid()::text, metadata = '{}', client_info = '{}'
+    WHERE user_id = $1
+    """,
+    "DELETE FROM completed_actions WHERE user_id = $1",
+    """
+    DELETE FROM failed_sign_ins
+    WHERE split_part(split_part(subject, ':', 2), '@', 1) = $1::uuid::text
+    """,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +91,30 @@ class AccountRepository:
                 at,
             )
         except asyncpg.UniqueViolationError as error:
-            if error.constraint_name == "idx_users_email":
-                raise EmailTaken(
-                    "An account with this email address exists", field="email"
-                ) from error
-            raise UsernameTaken("This username is taken", field="username") from error
+            raise _taken(error) from error
+        return _user(row)
+
+    async def update(self, user_id: str, change: ProfileChange, at: datetime) -> User:
+        """Change the account; raises NotFound, UsernameTaken or EmailTaken."""
+        try:
+            async with self.database.use("update_account") as connection, connection.transaction():
+                # The score is locked first, as in a score change.
+                await connection.execute(
+                    "UPDATE scores SET revision = revision + 1 WHERE user_id = $1", user_id
+                )
+                row = await connection.fetchrow(
+                    _UPDATE,
+                    user_id,
+                    change.username,
+                    change.email,
+                    change.has_avatar,
+                    change.avatar_url,
+                    at,
+                )
+        except asyncpg.UniqueViolationError as error:
+            raise _taken(error) from error
+        if row is None:
+            raise NotFound("User does not exist", code="user_not_found")
         return _user(row)
 
     async def find(self, user_id: str) -> User | None:
@@ -110,19 +164,21 @@ class AccountRepository:
     async def delete(self, user_id: str) -> bool:
         """Delete the account, its score and sessions, and make its events anonymous.
 
-        Return whether the account existed.
+        No row leads back to the player. Return whether the account existed.
         """
         async with self.database.use("delete_account") as connection, connection.transaction():
-            # Lock in the same order as a score change, so that the two cannot deadlock.
-            await connection.execute("SELECT 1 FROM scores WHERE user_id = $1 FOR UPDATE", user_id)
-            await connection.execute(
-                "UPDATE score_events SET user_id = NULL, client_info = '{}' WHERE user_id = $1",
-                user_id,
-            )
+            for statement in _ANONYMISE:
+                await connection.execute(statement, user_id)
             deleted = await connection.fetchval(
                 "DELETE FROM users WHERE id = $1 RETURNING id", user_id
             )
         return deleted is not None
+
+
+def _taken(error: asyncpg.UniqueViolationError) -> UsernameTaken | EmailTaken:
+    if error.constraint_name == "idx_users_email":
+        return EmailTaken("An account with this email address exists", field="email")
+    return UsernameTaken("This username is taken", field="username")
 
 
 def _user(row: Row) -> User:

@@ -15,6 +15,9 @@ INSERT INTO completed_actions (action_id, user_id, max_score, metadata, complete
 SELECT $1, id, $3, $4, $5, $6 FROM users WHERE id = $2
 RETURNING action_id
 """
+_IS_SAME: Final = """
+SELECT user_id = $2::uuid AND max_score = $3 FROM completed_actions WHERE action_id = $1
+"""
 
 _DELETE_OLD: Final = """
 DELETE FROM completed_actions WHERE action_id = ANY(ARRAY(
@@ -30,8 +33,12 @@ class ActionRepository:
 
     database: Database
 
-    async def create(self, action: CompletedAction) -> None:
-        """Store the action; raises ActionExists, or NotFound if the player does not exist."""
+    async def create(self, action: CompletedAction) -> bool:
+        """Store the action, and return False if the same action was stored before.
+
+        Raises ActionExists if its player or maximum differs, or NotFound if the player does not
+        exist.
+        """
         try:
             action_id = await self.database.value(
                 "create_action",
@@ -44,9 +51,18 @@ class ActionRepository:
                 action.expires_at,
             )
         except asyncpg.UniqueViolationError as error:
-            raise ActionExists("This action was already reported", field="action_id") from error
+            is_same = await self.database.value(
+                "find_action", _IS_SAME, action.action_id, action.user_id, action.max_score
+            )
+            if is_same:
+                return False
+            raise ActionExists(
+                "This action was already reported with another user_id or max_score",
+                field="action_id",
+            ) from error
         if action_id is None:
             raise NotFound("User does not exist", code="user_not_found", field="user_id")
+        return True
 
     async def delete_old(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` actions completed before a time, oldest first; return the count."""

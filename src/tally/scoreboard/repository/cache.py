@@ -14,7 +14,6 @@ from tally.scoreboard.repository.redis_client import InstrumentedRedis
 
 SESSION: Final = "session:"
 ACTION_TOKEN: Final = "action_token:"  # noqa: S105  (the name of a key)
-CONSUMED: Final = b"consumed"
 # How long a response outlives its token.
 RESPONSE_SECONDS: Final = 3600
 
@@ -92,11 +91,6 @@ def decode_session(text: bytes | None) -> CachedSession | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return CachedSession(entry.user_id, entry.session_id, entry.expires_at, entry.revoked)
-
-
-def decode_stored_response(text: bytes | None) -> bytes | None:
-    """Return the response; None if absent, or if only the use is recorded."""
-    return None if text == CONSUMED else text
 
 
 def _ttl_milliseconds(until: datetime, now: datetime) -> int:

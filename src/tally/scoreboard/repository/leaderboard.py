@@ -5,14 +5,17 @@ Its name is a 16-digit time and the user id; the time is the moment the score wa
 microseconds, subtracted from the largest 16-digit number. Among equal scores the earlier one ranks
 higher, then the greater user id, as in PostgreSQL's index.
 
-`leaderboard:global:players` is a hash from user id to an entry: those 16 digits and the username.
-`leaderboard:global:changed` is the time of the last score change, and exists only if the
-leaderboard is complete. `leaderboard:global:version` is unique to the state of the leaderboard, so
-that a process can tell whether a page that it has is current.
-`leaderboard:global:removed:<user id>` prevents a late write from restoring a deleted player.
+`leaderboard:global:players` is a hash from user id to an entry: those 16 digits, the revision of
+the score, a space, the username and, after a space, the avatar. `leaderboard:global:changed_at` is
+the time of the last score change, and exists only if the leaderboard is complete.
+`leaderboard:global:version` is unique to the state of the leaderboard, so that a process can tell
+whether a page that it has is current.
+`leaderboard:global:removed:<user id>` prevents a late write from restoring a deleted or banned
+player.
 
-Scripts make every change atomic. Writes may arrive late and in any order: a score lower than the
-current one is ignored. During a rebuild every change also applies to the new leaderboard.
+Scripts make every change atomic. Writes may arrive late and in any order: a revision that is not
+newer than the current one is ignored. During a rebuild every change also applies to the new
+leaderboard.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -21,6 +24,7 @@ from typing import Any, Final
 
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model import (
+    MAX_SCORE,
     LeaderboardNotCached,
     LeaderboardPage,
     Score,
@@ -43,7 +47,7 @@ from tally.scoreboard.repository.scripts import (
 
 LEADERBOARD: Final = "leaderboard:global"
 PLAYERS: Final = "leaderboard:global:players"
-CHANGED: Final = "leaderboard:global:changed"
+CHANGED: Final = "leaderboard:global:changed_at"
 REBUILDING: Final = "leaderboard:global:rebuilding"
 VERSION: Final = "leaderboard:global:version"
 REMOVED: Final = "leaderboard:global:removed:"
@@ -62,10 +66,7 @@ class CachedEntry:
         """Return whether this is the player's score; None means no score."""
         if score is None:
             return not self.entry and not self.score
-        return (
-            self.score == str(score.score).encode()
-            and self.entry == (sortable_time(score) + score.username).encode()
-        )
+        return self.score == str(score.score).encode() and self.entry == entry_text(score).encode()
 
 
 class LeaderboardCache:
@@ -86,32 +87,27 @@ class LeaderboardCache:
         self._find_strays = redis.script(FIND_STRAYS)
 
     async def put(self, score: Score) -> int | None:
-        """Write the score unless a higher one is stored, and return the player's rank.
+        """Write the score unless a newer one is stored, and return the player's rank.
 
         None if the leaderboard is not complete or the player was removed.
         """
-        moment = to_microseconds(score.reached_at)
+        moment = to_microseconds(score.reached_at) if score.revision else 0
         rank = await self.redis.run(
             "leaderboard_put",
             self._put,
             (*KEYS, REMOVED + score.user_id),
-            (
-                new_uuid(),
-                score.user_id,
-                score.score,
-                sortable_time(score),
-                score.username,
-                moment,
-            ),
+            (new_uuid(), score.user_id, score.score, entry_text(score), moment),
         )
         return None if rank is None or rank < 0 else rank + 1
 
-    async def remove(self, user_id: str) -> int | None:
-        """Remove a deleted player and return the player's last rank, if any."""
+    async def remove(self, user_id: str, revision: int = MAX_SCORE) -> int | None:
+        """Remove a player and return the player's last rank, if any.
+
+        Only a score after `revision`, that of a player who was unbanned, restores the player.
+        """
         keys = (*KEYS, REMOVED + user_id)
-        rank = await self.redis.run(
-            "leaderboard_remove", self._remove, keys, (new_uuid(), user_id, REMOVED_TTL_SECONDS)
-        )
+        arguments = (new_uuid(), user_id, REMOVED_TTL_SECONDS, revision)
+        rank = await self.redis.run("leaderboard_remove", self._remove, keys, arguments)
         return None if rank < 0 else rank + 1
 
     async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
@@ -162,9 +158,7 @@ class LeaderboardCache:
 
         Return false, without a change, if the entry is no longer `current`.
         """
-        values = (
-            ("", "", "") if score is None else (score.score, sortable_time(score), score.username)
-        )
+        values = ("", "") if score is None else (score.score, entry_text(score))
         arguments = (new_uuid(), user_id, current.entry, current.score, *values)
         return bool(await self.redis.run("leaderboard_repair", self._repair, KEYS, arguments))
 
@@ -207,6 +201,12 @@ def sortable_time(score: Score) -> str:
     return f"{MAX_TIME - to_microseconds(score.reached_at):0{TIME_DIGITS}}"
 
 
+def entry_text(score: Score) -> str:
+    """Return the player's entry in the hash."""
+    avatar = "" if score.avatar_url is None else f" {score.avatar_url}"
+    return f"{sortable_time(score)}{score.revision} {score.username}{avatar}"
+
+
 def _not_cached() -> LeaderboardNotCached:
     return LeaderboardNotCached("Redis has no complete leaderboard", retry_after=1)
 
@@ -227,4 +227,7 @@ def decode_page(reply: list[Any] | None) -> LeaderboardPage:
 
 def _standing(rank: int, user_id: str, score: bytes, entry: bytes) -> Standing:
     reached_at = from_microseconds(MAX_TIME - int(entry[:TIME_DIGITS]))
-    return Standing(rank, user_id, entry[TIME_DIGITS:].decode(), int(score), reached_at)
+    # The revision, the username and perhaps the avatar; a damaged entry has only the time.
+    _, *profile = entry[TIME_DIGITS:].decode().split(" ", 2)
+    username, avatar_url = (*profile, None, None)[:2]
+    return Standing(rank, user_id, username or "", int(score), reached_at, avatar_url)

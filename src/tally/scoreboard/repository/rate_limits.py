@@ -12,18 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tally.kit.clock import Clock
-from tally.kit.ids import new_uuid
 from tally.kit.rate_limits import RateLimitStatus
 from tally.scoreboard.model import CachedSession, LeaderboardPage, SlidingWindow
-from tally.scoreboard.repository.cache import (
-    ACTION_TOKEN,
-    SESSION,
-    decode_session,
-    decode_stored_response,
-)
+from tally.scoreboard.repository.cache import ACTION_TOKEN, SESSION, decode_session
 from tally.scoreboard.repository.leaderboard import KEYS, decode_page
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
-from tally.scoreboard.repository.request_scripts import HIT, HIT_AND_FIND, HIT_AND_TOP
+from tally.scoreboard.repository.request_scripts import HIT, HIT_AND_FIND, HIT_AND_TOP, REFUND
 
 RATE_LIMIT: Final = "rate_limit:"
 WINDOW_SECONDS: Final = 60.0
@@ -62,6 +56,7 @@ class RateLimitRepository:
         self._redis = redis
         self._clock = clock
         self._hit = redis.script(HIT)
+        self._refund = redis.script(REFUND)
         self._hit_and_top = redis.script(HIT_AND_TOP)
         self._hit_and_find = redis.script(HIT_AND_FIND)
 
@@ -71,6 +66,12 @@ class RateLimitRepository:
             "rate_limit_hit", self._hit, (_key(window),), self._arguments(window)
         )
         return _status(window, reply)
+
+    async def refund(self, window: SlidingWindow) -> None:
+        """Undo the count of the window's request."""
+        await self._redis.run(
+            "rate_limit_refund", self._refund, (_key(window),), (window.request_id,)
+        )
 
     async def hit_and_top(
         self, window: SlidingWindow, limit: int, offset: int, version: bytes = b""
@@ -95,7 +96,7 @@ class RateLimitRepository:
     async def hit_and_find(
         self, window: SlidingWindow, access_token_hash: str, action_token_hash: str
     ) -> ScoreUpdateLookup:
-        """Find the session of a score update, count the request, and find a stored response."""
+        """Find the session of a score update and a stored response, or else count the request."""
         session, *found = await self._redis.run(
             "rate_limit_hit_and_find",
             self._hit_and_find,
@@ -104,16 +105,12 @@ class RateLimitRepository:
         )
         if not found:
             return ScoreUpdateLookup(None)
-        status, *response = found
-        return ScoreUpdateLookup(
-            decode_session(session),
-            _status(window, status),
-            decode_stored_response(response[0]) if response else None,
-        )
+        status, response = found
+        return ScoreUpdateLookup(decode_session(session), _status(window, status), response)
 
     def _arguments(self, window: SlidingWindow) -> tuple[int, int, int, str]:
         now, microseconds = self._clock.time_ns() // 1000, round(WINDOW_SECONDS * 1_000_000)
-        return now, microseconds, window.limit, new_uuid()
+        return now, microseconds, window.limit, window.request_id
 
 
 def _key(window: SlidingWindow) -> str:

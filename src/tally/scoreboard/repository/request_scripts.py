@@ -10,12 +10,16 @@ from tally.scoreboard.repository.scripts import READ_RANGE
 # Counts a request in a window, a sorted set of requests by microseconds. ARGV from `first`: now,
 # window in microseconds, limit, request id. Returns whether the request is allowed, the number of
 # requests in the window, and the microseconds until one more is allowed and until all have left
-# it. A request exactly one window later is allowed.
+# it. A request exactly one window later is allowed. A replay is allowed and not counted.
 _HIT: Final = """
-local function hit(key, first)
+local function hit(key, first, is_replay)
     local now, window = tonumber(ARGV[first]), tonumber(ARGV[first + 1])
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now - window)
     local count = redis.call('ZCARD', key)
+    if is_replay then
+        local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] or now - window
+        return {1, count, 0, newest + window - now}
+    end
     if count < tonumber(ARGV[first + 2]) then
         redis.call('ZADD', key, ARGV[first], ARGV[first + 3])
         redis.call('PEXPIRE', key, math.ceil(window / 1000))
@@ -51,15 +55,18 @@ return {status, version or '', read_range(tonumber(ARGV[1]), tonumber(ARGV[2]))}
 """
 )
 
+# KEYS: the window. ARGV: a request id. Undoes the count of a request.
+REFUND: Final = "return redis.call('ZREM', KEYS[1], ARGV[1])"
+
 # KEYS: the window, a session, a response. ARGV: those of `hit`. Returns the session and, if it is
-# cached as active, the result of `hit` and, if the request is allowed, the response.
+# cached as active, the result of `hit` and the response of an earlier use, if there is one.
 HIT_AND_FIND: Final = (
     _HIT
     + """
 local session = redis.call('GET', KEYS[2])
 if not session or not string.find(session, '"revoked":false', 1, true) then return {session} end
-local status = hit(KEYS[1], 1)
-if status[1] == 0 then return {session, status} end
-return {session, status, redis.call('GET', KEYS[3])}
+local response = redis.call('GET', KEYS[3])
+if response == 'consumed' then response = false end
+return {session, hit(KEYS[1], 1, response), response}
 """
 )

@@ -1,18 +1,26 @@
-"""SQL statements of the leaderboard in PostgreSQL.
-
-The order is that of the index `idx_scores_leaderboard`, and the same as in Redis: highest score,
-then earliest time, then greatest user id. A rank counts the players ahead, so it costs more the
-lower the player ranks.
-"""
+"""SQL statements of scores and used tokens in PostgreSQL, and of the global leaderboard."""
 
 from typing import Final
+
+from tally.scoreboard.repository.rank_statements import GLOBAL, ORDER, Ranking
 
 APPLY: Final = "SELECT * FROM apply_score_change($1, $2, $3, $4, $5, $6, $7)"
 STORE_RESPONSE: Final = """
 UPDATE consumed_tokens SET response = coalesce(response, $2) WHERE token_hash = $1
 RETURNING response
 """
-FIND_RESPONSE: Final = "SELECT user_id, response FROM consumed_tokens WHERE token_hash = $1"
+FIND_RESPONSE: Final = """
+SELECT c.user_id, c.response FROM score_events e
+JOIN consumed_tokens c ON c.token_hash = e.action_token_hash
+WHERE e.action_id = $1
+"""
+# The first use of an action, by whichever token.
+FIND_USE: Final = """
+SELECT e.action_token_hash, e.user_id, e.score_delta, e.score_before, e.score_after, e.created_at,
+    c.response
+FROM score_events e LEFT JOIN consumed_tokens c ON c.token_hash = e.action_token_hash
+WHERE e.action_id = $1
+"""
 DELETE_EXPIRED_TOKENS: Final = """
 DELETE FROM consumed_tokens WHERE token_hash = ANY(ARRAY(
     SELECT token_hash FROM consumed_tokens WHERE expires_at < $1
@@ -20,78 +28,46 @@ DELETE FROM consumed_tokens WHERE token_hash = ANY(ARRAY(
 )) RETURNING token_hash
 """
 
-_ORDER: Final = "total_score DESC, score_first_reached_at ASC, user_id DESC"
 LAST_CHANGE: Final = "SELECT max(created_at) FROM score_events"
-# The number of players and the time of the last score change, each one index lookup.
-_TOTALS: Final = f"SELECT players, ({LAST_CHANGE}) AS changed_at FROM board_size"
-# Three separate counts, because each is a pure index range scan.
-_SAME_SCORE: Final = "SELECT count(*) FROM scores WHERE total_score = (SELECT total_score FROM me)"
-_SAME_TIME: Final = "score_first_reached_at = (SELECT score_first_reached_at FROM me)"
-_AHEAD: Final = f"""(
-    (SELECT count(*) FROM scores WHERE total_score > (SELECT total_score FROM me))
-    + ({_SAME_SCORE} AND score_first_reached_at < (SELECT score_first_reached_at FROM me))
-    + ({_SAME_SCORE} AND {_SAME_TIME} AND user_id > (SELECT user_id FROM me))
-)"""
+_ME: Final = """SELECT user_id, total_score, score_first_reached_at FROM scores
+    WHERE user_id = $1"""
+
+
+def _page(ranking: Ranking, last_change: str) -> str:
+    """Return the columns of a page; the statement before it defines `bounds` and `band`."""
+    return f"""page AS MATERIALIZED ({ranking.page("$2::bigint")}
+), totals AS (SELECT {ranking.players()} AS players, ({last_change}) AS changed_at)
+SELECT start, players, changed_at, user_id, username, avatar_url, total_score,
+    score_first_reached_at
+FROM totals CROSS JOIN bounds LEFT JOIN (page JOIN users ON users.id = page.user_id) ON true
+ORDER BY {ORDER}
+"""
+
 
 TOP: Final = f"""
-WITH page AS MATERIALIZED (
-    SELECT user_id, total_score, score_first_reached_at FROM scores
-    ORDER BY {_ORDER} LIMIT $1 OFFSET $2
-), totals AS ({_TOTALS})
-SELECT $2::bigint AS start, players, changed_at, user_id, username, total_score,
-    score_first_reached_at
-FROM totals LEFT JOIN (page JOIN users ON users.id = page.user_id) ON true
-ORDER BY {_ORDER}
+WITH bounds AS (SELECT $1::bigint AS start), band AS ({GLOBAL.page_band()}),
+{_page(GLOBAL, LAST_CHANGE)}
 """
 
 STANDING: Final = f"""
-WITH me AS (SELECT user_id, total_score, score_first_reached_at FROM scores WHERE user_id = $1)
-SELECT me.user_id, username, total_score, score_first_reached_at, {_AHEAD} AS ahead,
-    (SELECT players FROM board_size) AS players
+WITH me AS ({_ME}), band AS ({GLOBAL.player_band()})
+SELECT me.user_id, username, avatar_url, total_score, score_first_reached_at,
+    {GLOBAL.ahead()} AS ahead, {GLOBAL.players()} AS players
 FROM me JOIN users ON users.id = me.user_id
 """
 
-# The same for many players with one scan of all scores, which counts the players between each two
-# requested scores. The scan costs as much as about five single ranks.
-STANDINGS: Final = """
-WITH requested AS MATERIALIZED (
-    SELECT user_id, username, total_score, score_first_reached_at
-    FROM scores JOIN users ON users.id = user_id
-    WHERE user_id = ANY($1::uuid[])
-), bounds AS MATERIALIZED (
-    SELECT array_agg(DISTINCT total_score + 1 ORDER BY total_score + 1) AS lower FROM requested
-), counted AS MATERIALIZED (
-    SELECT width_bucket(total_score, (SELECT lower FROM bounds)) AS bucket, count(*) AS players
-    FROM scores WHERE total_score > (SELECT min(total_score) FROM requested) GROUP BY bucket
-)
-SELECT me.user_id, username, total_score, score_first_reached_at,
-    (SELECT players FROM board_size) AS players, (
-    (SELECT coalesce(sum(players), 0) FROM counted
-        WHERE bucket >= array_position((SELECT lower FROM bounds), me.total_score + 1))
-    + (SELECT count(*) FROM scores s WHERE s.total_score = me.total_score
-        AND s.score_first_reached_at < me.score_first_reached_at)
-    + (SELECT count(*) FROM scores s WHERE s.total_score = me.total_score
-        AND s.score_first_reached_at = me.score_first_reached_at AND s.user_id > me.user_id)
-)::bigint AS ahead
-FROM requested AS me
-"""
-
 AROUND: Final = f"""
-WITH me AS (SELECT user_id, total_score, score_first_reached_at FROM scores WHERE user_id = $1),
-totals AS ({_TOTALS}),
-bounds AS (
-    SELECT greatest(0, least({_AHEAD} - $2::bigint / 2, players - $2::bigint)) AS start FROM totals
-), page AS MATERIALIZED (
-    SELECT user_id, total_score, score_first_reached_at FROM scores WHERE EXISTS (SELECT FROM me)
-    ORDER BY {_ORDER} LIMIT $2 OFFSET (SELECT start FROM bounds)
-)
-SELECT start, players, changed_at, user_id, username, total_score, score_first_reached_at
-FROM totals CROSS JOIN bounds LEFT JOIN (page JOIN users ON users.id = page.user_id) ON true
-ORDER BY {_ORDER}
+WITH me AS ({_ME}), mine AS (
+    WITH band AS ({GLOBAL.player_band()}) SELECT {GLOBAL.ahead()} AS ahead
+), bounds AS (
+    SELECT greatest(0, least(ahead - $2::bigint / 2, {GLOBAL.players()} - $2::bigint)) AS start
+    FROM me CROSS JOIN mine
+), band AS ({GLOBAL.page_band()}),
+{_page(GLOBAL, LAST_CHANGE)}
 """
 
 _SCORES: Final = """
-SELECT user_id, username, total_score, score_first_reached_at
+SELECT user_id, username, avatar_url, total_score, score_first_reached_at, revision
 FROM scores JOIN users ON users.id = user_id
 """
 FIND: Final = f"{_SCORES} WHERE user_id = $1"
@@ -102,15 +78,18 @@ MAX_TIME: Final = 10**16 - 1
 TIME_DIGITS: Final = 16
 _MICROSECONDS: Final = "extract(epoch FROM score_first_reached_at) * 1000000"
 _SORTABLE_TIME: Final = f"lpad(({MAX_TIME} - {_MICROSECONDS})::bigint::text, {TIME_DIGITS}, '0')"
+_ENTRY: Final = (
+    f"{_SORTABLE_TIME} || revision || ' ' || username || coalesce(' ' || avatar_url, '')"
+)
 # Lowest rank first: a sorted set inserts ascending members with a third less work.
 ENTRIES: Final = f"""
-SELECT total_score::text, user_id::text || {_SORTABLE_TIME} || username
+SELECT total_score::text, user_id::text || {_ENTRY}
 FROM scores JOIN users ON users.id = user_id
 ORDER BY total_score ASC, score_first_reached_at DESC, user_id ASC
 """
 # In the form of Redis' replies, so that a page is compared as two lists.
 COMPARABLE: Final = f"""
 SELECT user_id::text, convert_to(total_score::text, 'UTF8'),
-    convert_to({_SORTABLE_TIME} || username, 'UTF8')
+    convert_to({_ENTRY}, 'UTF8')
 FROM scores JOIN users ON users.id = user_id
 """

@@ -15,6 +15,7 @@ from tally.scoreboard.model import (
     AppliedScoreChange,
     ForeignActionToken,
     LeaderboardPage,
+    PlayerBanned,
     Score,
     ScoreChange,
     ScoreOverflow,
@@ -25,8 +26,11 @@ from tally.scoreboard.repository import score_statements as statements
 from tally.scoreboard.repository.database import Database, Row
 
 # SQLSTATEs that `apply_score_change` raises; raising rolls back the use of the token.
+USER_BANNED: Final = "TS403"
 USER_NOT_FOUND: Final = "TS404"
 SCORE_OVERFLOW: Final = "TS409"
+# The unique index that makes an action score once, whichever token is used.
+ACTION_INDEX: Final = "idx_score_events_action"
 
 
 def _is_transaction_conflict(error: BaseException) -> bool:
@@ -51,8 +55,9 @@ class ScoreRepository:
     async def apply(self, change: ScoreChange) -> AppliedScoreChange:
         """Consume the token and add the points in one transaction and one round trip.
 
-        For a consumed token, return the outcome of its first use; concurrent uses add once. Raises
-        NotFound, ScoreOverflow or ForeignActionToken, and then changes nothing.
+        If the action was scored before, with this or another token, return the outcome of its
+        first use; concurrent uses add once. Raises NotFound, ScoreOverflow or ForeignActionToken,
+        and then changes nothing.
         """
         return await _CONFLICT_RETRY.call(lambda: self._apply(change), self.clock)
 
@@ -69,14 +74,42 @@ class ScoreRepository:
                 change.at,
                 dict(change.client_info),
             )
+        except asyncpg.UniqueViolationError as error:
+            if error.constraint_name != ACTION_INDEX:
+                raise
+            return await self._find_use(change)
         except asyncpg.PostgresError as error:
             if error.sqlstate == USER_NOT_FOUND:
                 raise NotFound("User does not exist", code="user_not_found") from error
+            if error.sqlstate == USER_BANNED:
+                raise player_banned() from error
             if error.sqlstate == SCORE_OVERFLOW:
-                message = f"The score would exceed {MAX_SCORE}"
-                raise ScoreOverflow(message, field="score_delta") from error
+                raise score_overflow() from error
             raise
-        if row is None:  # retention deleted the token between two statements
+        if row is None:
+            return await self._find_use(change)
+        score = Score(
+            change.user_id,
+            row["username"],
+            row["score_after"],
+            change.at,
+            row["revision"],
+            row["avatar_url"],
+        )
+        return AppliedScoreChange(
+            change.token_hash,
+            score,
+            change.score_delta,
+            row["score_before"],
+            row["score_after"],
+            change.at,
+            is_replay=False,
+        )
+
+    async def _find_use(self, change: ScoreChange) -> AppliedScoreChange:
+        """Return the first use of the action; raises ForeignActionToken."""
+        row = await self.database.row("find_use", statements.FIND_USE, change.action_id)
+        if row is None:  # retention deleted it between two statements
             raise Unavailable("The action token is being deleted", retry_after=1)
         if str(row["user_id"]) != change.user_id:
             raise ForeignActionToken(
@@ -84,14 +117,14 @@ class ScoreRepository:
             )
         response = row["response"]
         return AppliedScoreChange(
-            change.user_id,
-            row["username"],
+            row["action_token_hash"],
+            None,
             row["score_delta"],
             row["score_before"],
             row["score_after"],
-            row["applied_at"],
-            row["is_replay"],
-            None if response is None else response.encode(),
+            row["created_at"],
+            is_replay=True,
+            response=None if response is None else response.encode(),
         )
 
     async def store_response(self, token_hash: str, response: bytes) -> bytes:
@@ -101,33 +134,26 @@ class ScoreRepository:
         )
         return response if stored is None else str(stored).encode()
 
-    async def find_response(self, token_hash: str) -> tuple[str, bytes | None] | None:
-        """Return who used the token and the stored response; None if it is unused."""
-        row = await self.database.row("find_response", statements.FIND_RESPONSE, token_hash)
+    async def find_response(self, action_id: str) -> tuple[str, bytes | None] | None:
+        """Return who scored the action and the stored response; None if it was not scored."""
+        row = await self.database.row("find_response", statements.FIND_RESPONSE, action_id)
         if row is None:
             return None
         return str(row["user_id"]), None if row["response"] is None else row["response"].encode()
 
     async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
         """Return `limit` standings from rank `offset` + 1."""
-        return _page(await self.database.rows("top", statements.TOP, limit, offset))
+        return _page(await self.database.rows("top", statements.TOP, offset, limit))
 
     async def around(self, user_id: str, limit: int) -> LeaderboardPage | None:
         """Return `limit` standings centred on the player; None if the player does not exist."""
         rows = await self.database.rows("around", statements.AROUND, user_id, limit)
-        return None if rows[0]["user_id"] is None else _page(rows)
+        return _page(rows) if rows else None
 
     async def standing(self, user_id: str) -> tuple[Standing, int] | None:
         """Return the player's standing and the number of players."""
         row = await self.database.row("standing", statements.STANDING, user_id)
         return None if row is None else (_standing(row, row["ahead"] + 1), row["players"])
-
-    async def standings(self, user_ids: Sequence[str]) -> dict[str, tuple[Standing, int]]:
-        """Return the same for several players in one snapshot; unknown players are omitted."""
-        rows = await self.database.rows("standings", statements.STANDINGS, user_ids)
-        return {
-            str(row["user_id"]): (_standing(row, row["ahead"] + 1), row["players"]) for row in rows
-        }
 
     async def find(self, user_id: str) -> Score | None:
         """Return the player's score without the rank, which is cheap."""
@@ -140,10 +166,18 @@ class ScoreRepository:
         rows = await self.database.rows("find_scores", statements.FIND_MANY, valid_ids)
         return {str(row["user_id"]): _score(row) for row in rows}
 
+    async def is_banned(self, user_id: str) -> bool:
+        """Return whether the player is banned, and so has no score here."""
+        return bool(
+            await self.database.value(
+                "is_banned", "SELECT EXISTS (SELECT FROM banned_scores WHERE user_id = $1)", user_id
+            )
+        )
+
     async def entries(self, size: int) -> AsyncIterator[list[Row]]:
         """Iterate over one snapshot of all scores as text for Redis, `size` at a time.
 
-        Each row is the score, and user id, sortable time and username in one string. PostgreSQL
+        Each row is the score, and the user id and entry in one string. PostgreSQL
         concatenates them because doing so here would dominate the load of a million players.
         """
         async for rows in self.database.stream("score_entries", statements.ENTRIES, size):
@@ -172,9 +206,22 @@ class ScoreRepository:
         return len(rows)
 
 
+def player_banned() -> PlayerBanned:
+    return PlayerBanned("This player is banned")
+
+
+def score_overflow() -> ScoreOverflow:
+    return ScoreOverflow(f"The score would exceed {MAX_SCORE}", field="score_delta")
+
+
 def _score(row: Row) -> Score:
     return Score(
-        str(row["user_id"]), row["username"], row["total_score"], row["score_first_reached_at"]
+        str(row["user_id"]),
+        row["username"],
+        row["total_score"],
+        row["score_first_reached_at"],
+        row["revision"],
+        row["avatar_url"],
     )
 
 
@@ -185,6 +232,7 @@ def _standing(row: Row, rank: int) -> Standing:
         row["username"],
         row["total_score"],
         row["score_first_reached_at"],
+        row["avatar_url"],
     )
 
 

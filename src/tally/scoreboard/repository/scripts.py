@@ -11,6 +11,11 @@ id for it.
 
 from typing import Final
 
+# An entry is a sortable time, the revision, a space, the username and, after a space, the avatar.
+_REVISION: Final = """
+local function revision_of(entry) return tonumber(string.match(entry, '^(%d+) ', 17)) or -1 end
+"""
+
 _FIND_MEMBER: Final = """
 local function find_member(board, players, user)
     local entry = redis.call('HGET', players, user)
@@ -29,26 +34,30 @@ local function set_version()
 end
 """
 
-# ARGV: id, user, score, sortable time, username, microseconds. KEYS[6] marks a removed player.
+# ARGV: id, user, score, entry, microseconds of the change or 0. KEYS[6] marks a removed player, up
+# to a revision.
 # Returns the rank from 0; -1 if the leaderboard is not complete; -2 if the player was removed.
 PUT: Final = (
     _FIND_MEMBER
+    + _REVISION
     + _SET_VERSION
     + """
-local user, score, digits, username, moment = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local user, score, entry, moment = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local function put(board, players, changed)
-    local member, known = find_member(board, players, user)
-    if known and tonumber(known) >= tonumber(score) then return false end
+    local member, known, stored = find_member(board, players, user)
+    if known and revision_of(stored) >= revision_of(entry) then return false end
     if member then redis.call('ZREM', board, member) end
-    redis.call('ZADD', board, score, digits .. user)
-    redis.call('HSET', players, user, digits .. username)
-    if tonumber(score) > 0 and tonumber(moment) > tonumber(redis.call('GET', changed) or 0) then
-        redis.call('SET', changed, moment)
+    redis.call('ZADD', board, score, string.sub(entry, 1, 16) .. user)
+    redis.call('HSET', players, user, entry)
+    if moment > tonumber(redis.call('GET', changed) or 0) then
+        redis.call('SET', changed, ARGV[5])
     end
     return true
 end
-if redis.call('EXISTS', KEYS[6]) == 1 then return -2 end
+local removed = redis.call('GET', KEYS[6])
+if removed and tonumber(removed) >= revision_of(entry) then return -2 end
 local new = redis.call('GET', KEYS[4])
+if new and removed then redis.call('SREM', new .. ':removed', user) end
 if new then put(new, new .. ':players', new .. ':changed') end
 if redis.call('EXISTS', KEYS[3]) == 0 then return -1 end
 if put(KEYS[1], KEYS[2], KEYS[3]) then set_version() end
@@ -56,13 +65,14 @@ return redis.call('ZREVRANK', KEYS[1], (find_member(KEYS[1], KEYS[2], user)))
 """
 )
 
-# ARGV: id, user, TTL of the removal mark, which is KEYS[6]. Returns the last rank from 0, or -1.
+# ARGV: id, user, TTL of the removal mark, which is KEYS[6], and the revision that it ends with.
+# Returns the last rank from 0, or -1.
 REMOVE: Final = (
     _FIND_MEMBER
     + _SET_VERSION
     + """
 local user = ARGV[2]
-redis.call('SET', KEYS[6], '1', 'EX', ARGV[3])
+redis.call('SET', KEYS[6], ARGV[4], 'EX', ARGV[3])
 local new = redis.call('GET', KEYS[4])
 if new then redis.call('SADD', new .. ':removed', user) end
 local member = find_member(KEYS[1], KEYS[2], user)
@@ -137,8 +147,8 @@ for index = 1, #ARGV do members[index] = string.sub(entries[index] or '', 1, 16)
 return {entries, redis.call('ZMSCORE', KEYS[1], unpack(members))}
 """
 
-# ARGV: id; user; expected entry and score; new score, sortable time and username, all empty to
-# remove the player. Returns 1, or 0 if the entry has changed.
+# ARGV: id; user; expected entry and score; new score and entry, both empty to remove the player.
+# Returns 1, or 0 if the entry has changed.
 REPAIR: Final = (
     _FIND_MEMBER
     + _SET_VERSION
@@ -150,8 +160,8 @@ if member then redis.call('ZREM', KEYS[1], member) end
 if ARGV[5] == '' then
     redis.call('HDEL', KEYS[2], user)
 else
-    redis.call('ZADD', KEYS[1], ARGV[5], ARGV[6] .. user)
-    redis.call('HSET', KEYS[2], user, ARGV[6] .. ARGV[7])
+    redis.call('ZADD', KEYS[1], ARGV[5], string.sub(ARGV[6], 1, 16) .. user)
+    redis.call('HSET', KEYS[2], user, ARGV[6])
 end
 set_version()
 return 1
@@ -178,8 +188,10 @@ return strays
 )
 
 # KEYS: the rebuild marker. ARGV: prefix of the new leaderboard, TTL of the marker; then per player
-# the score, and user, sortable time and username in one string. Returns 0 if the marker changed.
-LOAD: Final = """
+# the score, and user and entry in one string. Returns 0 if the marker changed.
+LOAD: Final = (
+    _REVISION
+    + """
 local new, seconds = ARGV[1], ARGV[2]
 if redis.call('GET', KEYS[1]) ~= new then return 0 end
 redis.call('EXPIRE', KEYS[1], seconds)
@@ -190,8 +202,7 @@ local members, entries = {}, {}
 for index = 1, #users do
     local score, entry = ARGV[2 * index + 1], string.sub(ARGV[2 * index + 2], 37)
     local old = known[index] and string.sub(known[index], 1, 16) .. users[index]
-    local is_newer = not old or tonumber(redis.call('ZSCORE', new, old)) < tonumber(score)
-    if is_newer then
+    if not old or revision_of(known[index]) < revision_of(entry) then
         if old then redis.call('ZREM', new, old) end
         members[#members + 1] = score
         members[#members + 1] = string.sub(entry, 1, 16) .. users[index]
@@ -208,6 +219,7 @@ for _, name in ipairs({'', ':players', ':changed', ':removed'}) do
 end
 return 1
 """
+)
 
 # ARGV: id, prefix of the new leaderboard, microseconds of the last change in PostgreSQL. Returns
 # the number of players, or -1 if the marker changed.

@@ -1,4 +1,7 @@
-"""The table `sessions`. A session is found by the hash of its access token."""
+"""The tables `sessions` and `known_addresses`.
+
+A session is found by the hash of its access token. Opening one records the player's address.
+"""
 
 import ipaddress
 import uuid
@@ -24,9 +27,16 @@ _COLUMNS: Final = (
 # The lock makes a concurrent change of the password either precede this statement, which then
 # creates nothing, or find the new session and revoke it.
 _CREATE: Final = f"""
+WITH account AS MATERIALIZED (
+    SELECT id FROM users WHERE id = $2 AND ($13::text IS NULL OR password_hash = $13) FOR SHARE
+), address AS (
+    INSERT INTO known_addresses (user_id, network, seen_at)
+    SELECT id, CASE family($8::inet) WHEN 6 THEN network(set_masklen($8::inet, 64))::inet
+        ELSE $8::inet END, $11 FROM account WHERE $8::inet IS NOT NULL
+    ON CONFLICT (user_id, network) DO UPDATE SET seen_at = excluded.seen_at
+)
 INSERT INTO sessions ({_COLUMNS})
-SELECT $1, id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM users
-WHERE id = $2 AND ($13::text IS NULL OR password_hash = $13) FOR SHARE
+SELECT $1, id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM account
 RETURNING id
 """
 _FIND_ACTIVE: Final = f"""
@@ -61,6 +71,18 @@ DELETE FROM sessions WHERE id = ANY(ARRAY(
     SELECT id FROM sessions WHERE expires_at < $1
     ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )) RETURNING id
+"""
+_DELETE_REVOKED: Final = """
+DELETE FROM sessions WHERE id = ANY(ARRAY(
+    SELECT id FROM sessions WHERE revoked_at < $1
+    ORDER BY revoked_at LIMIT $2 FOR UPDATE SKIP LOCKED
+)) RETURNING id
+"""
+_DELETE_OLD_ADDRESSES: Final = """
+DELETE FROM known_addresses WHERE (user_id, network) IN (
+    SELECT user_id, network FROM known_addresses WHERE seen_at < $1
+    ORDER BY seen_at LIMIT $2 FOR UPDATE SKIP LOCKED
+) RETURNING user_id
 """
 
 
@@ -176,6 +198,18 @@ class PlayerSessionRepository:
     async def delete_expired(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` sessions expired before a time, oldest first; return the count."""
         rows = await self.database.rows("delete_expired_sessions", _DELETE_EXPIRED, before, limit)
+        return len(rows)
+
+    async def delete_revoked(self, before: datetime, limit: int) -> int:
+        """Delete up to `limit` sessions revoked before a time, oldest first; return the count."""
+        rows = await self.database.rows("delete_revoked_sessions", _DELETE_REVOKED, before, limit)
+        return len(rows)
+
+    async def delete_old_addresses(self, before: datetime, limit: int) -> int:
+        """Delete up to `limit` addresses last used before a time; return the count."""
+        rows = await self.database.rows(
+            "delete_old_addresses", _DELETE_OLD_ADDRESSES, before, limit
+        )
         return len(rows)
 
 

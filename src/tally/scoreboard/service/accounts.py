@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from tally.errors import Conflict, Forbidden, Unauthenticated
+from tally.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from tally.kit import logs
 from tally.kit.addresses import NO_ADDRESS, counted_address
 from tally.kit.clock import Clock
@@ -12,6 +12,7 @@ from tally.scoreboard.model import (
     ClientInfo,
     NewUser,
     PasswordChange,
+    ProfileChange,
     Score,
     ScoreEventPage,
     User,
@@ -19,12 +20,12 @@ from tally.scoreboard.model import (
 )
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.events import EventRepository
+from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.account_throttle import (
     AccountThrottle,
     password_change_subject,
     sign_in_subject,
 )
-from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.sessions import (
@@ -52,10 +53,10 @@ class PlayerAccounts:
 
     accounts: AccountRepository
     events: EventRepository
+    scores: ScoreRepository
     passwords: ThreadedPasswordHasher
     throttle: AccountThrottle
     sessions: PlayerSessions
-    leaderboard: Leaderboard
     writer: LeaderboardWriter
     clock: Clock
 
@@ -75,7 +76,9 @@ class PlayerAccounts:
         )
         user = await self.accounts.create(account, now)
         logs.bind(user_id=user.user_id)
-        await self.writer.add_player(Score(user.user_id, user.username, 0, now))
+        await self.writer.put_player(
+            Score(user.user_id, user.username, 0, now, avatar_url=user.avatar_url)
+        )
         _log.info("Account created", action="account_created")
         return user, await self.sessions.open(user, client)
 
@@ -140,6 +143,22 @@ class PlayerAccounts:
             raise Conflict("The password was changed meanwhile", code="password_changed")
         _log.info("Password changed", action="password_changed")
 
+    async def find(self, user_id: str) -> User:
+        """Return the player's account; raises NotFound."""
+        user = await self.accounts.find(user_id)
+        if user is None:
+            raise NotFound("User does not exist", code="user_not_found")
+        return user
+
+    async def update(self, user_id: str, change: ProfileChange) -> User:
+        """Change the username, the email address or the avatar, also on the leaderboard."""
+        user = await self.accounts.update(user_id, change, self.clock.now())
+        score = await self.scores.find(user_id)
+        if score is not None:
+            await self.writer.put_player(score)
+        _log.info("Account changed", action="account_changed")
+        return user
+
     async def history(
         self, user_id: str, limit: int, after: tuple[datetime, str] | None = None
     ) -> ScoreEventPage:
@@ -148,8 +167,8 @@ class PlayerAccounts:
 
     async def delete(self, user_id: str) -> None:
         """Delete the account, its score and its sessions; its score events become anonymous."""
-        standing, _ = await self.leaderboard.standing(user_id)
         await self.sessions.revoke_all(user_id)
-        await self.accounts.delete(user_id)
-        await self.writer.remove_player(user_id, standing.rank)
+        if not await self.accounts.delete(user_id):
+            raise NotFound("User does not exist", code="user_not_found")
+        await self.writer.remove_player(user_id)
         _log.info("Account deleted", action="account_deleted")

@@ -1,4 +1,8 @@
-"""Completed actions: a game server reports one and receives the player's action token."""
+"""Completed actions: a game server reports one and receives the player's action token.
+
+A repeated report returns a new token: the first one may have been lost, or have expired during an
+outage. The action scores once, whichever token is used.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ ACTION_TOKEN_LIFETIME: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Records completed actions, each once, and issues their tokens."""
+    """Records completed actions, each once, and issues tokens for them."""
 
     actions: ActionRepository
     tokens: ActionTokens
@@ -23,10 +27,13 @@ class Actions:
 
     async def complete(
         self, action_id: str, user_id: str, max_score: int, metadata: Mapping[str, Any]
-    ) -> tuple[str, datetime]:
-        """Return the action token and its expiry; raises ActionExists for a reported action."""
+    ) -> tuple[str, datetime, bool]:
+        """Return the action token, its expiry, and whether the action is new.
+
+        Raises ActionExists if it was reported with other content.
+        """
         now = self.clock.now()
         expires_at = truncate_to_second(now) + ACTION_TOKEN_LIFETIME
         action = CompletedAction(action_id, user_id, max_score, now, expires_at, metadata)
-        await self.actions.create(action)
-        return self.tokens.issue(action), action.expires_at
+        is_new = await self.actions.create(action)
+        return self.tokens.issue(action), action.expires_at, is_new

@@ -55,13 +55,16 @@ class RequestAdmission:
         return self.limiter.admit(window, status), page
 
     async def score_update(
-        self, window: SlidingWindow, access_token: str, action_token: str
+        self, window: SlidingWindow, access_token: str, action_token_hash: str
     ) -> AdmittedScoreUpdate:
-        """Admit a score update with a verified access token; also raises Unauthenticated."""
+        """Admit a score update with a verified access token; also raises Unauthenticated.
+
+        A replay whose response Redis has is not counted.
+        """
         token_hash = hash_token(access_token)
         try:
             found = await self.breaker.call(
-                partial(self.windows.hit_and_find, window, token_hash, hash_token(action_token))
+                partial(self.windows.hit_and_find, window, token_hash, action_token_hash)
             )
         except Unavailable:
             player = await self.sessions.authenticate(access_token)
@@ -70,4 +73,6 @@ class RequestAdmission:
             player = await self.sessions.authenticate(access_token)
             return AdmittedScoreUpdate(player, await self.limiter.hit(window))
         player = self.sessions.authenticate_cached(token_hash, found.session)
-        return AdmittedScoreUpdate(player, self.limiter.admit(window, found.status), found.response)
+        if found.response is not None:
+            return AdmittedScoreUpdate(player, found.status, found.response)
+        return AdmittedScoreUpdate(player, self.limiter.admit(window, found.status))

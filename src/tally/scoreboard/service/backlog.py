@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from tally.kit import logs
-from tally.scoreboard.model import Score
+from tally.scoreboard.model import MAX_SCORE, Score
 
 MAX_PENDING: Final = 50_000
 
@@ -21,7 +21,7 @@ class Backlog:
     def __init__(self, max_pending: int = MAX_PENDING) -> None:
         self._max_pending = max_pending
         self._scores: dict[str, Score] = {}
-        self._removed: dict[str, None] = {}
+        self._removed: dict[str, int] = {}
         self._revoked: dict[str, datetime] = {}
         # Set when the queue overflowed and was dropped.
         self.needs_rebuild = False
@@ -35,13 +35,15 @@ class Backlog:
 
     def add_score(self, score: Score) -> None:
         queued = self._scores.get(score.user_id)
-        if score.user_id not in self._removed and (queued is None or queued.score <= score.score):
+        is_removed = self._removed.get(score.user_id, -1) >= score.revision
+        if not is_removed and (queued is None or queued.revision <= score.revision):
             self._scores[score.user_id] = score
         self._enforce_limit()
 
-    def add_removed(self, user_id: str) -> None:
+    def add_removed(self, user_id: str, revision: int = MAX_SCORE) -> None:
+        """Queue a removal, which a score with a later revision undoes."""
         self._scores.pop(user_id, None)
-        self._removed[user_id] = None
+        self._removed[user_id] = revision
         self._enforce_limit()
 
     def add_revoked_token(self, token_hash: str, until: datetime) -> None:
@@ -57,14 +59,14 @@ class Backlog:
     def scores(self) -> list[Score]:
         return list(self._scores.values())
 
-    def removed(self) -> list[str]:
-        return list(self._removed)
+    def removed(self) -> list[tuple[str, int]]:
+        return list(self._removed.items())
 
     def revoked_tokens(self) -> list[tuple[str, datetime]]:
         return list(self._revoked.items())
 
     def mark_written(self, score: Score) -> None:
-        """Dequeue the score, unless a higher one was queued in the meantime."""
+        """Dequeue the score, unless a newer one was queued in the meantime."""
         if self._scores.get(score.user_id) == score:
             del self._scores[score.user_id]
 

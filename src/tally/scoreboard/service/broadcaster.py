@@ -67,7 +67,7 @@ class LeaderboardBroadcaster:
         self._clock = clock
         self._channel_due = asyncio.Event()
         self._delivery_due = asyncio.Event()
-        self._last_on_channel: tuple[RankedPlayer, ...] = ()
+        self._last_on_channel: LeaderboardUpdate | None = None
         self._last_delivered: LeaderboardUpdate | None = None
 
     @property
@@ -81,7 +81,7 @@ class LeaderboardBroadcaster:
             self.notify_change()
 
     def notify_change(self) -> None:
-        """Report that the top of the leaderboard may have changed."""
+        """Report that the top of the leaderboard or the number of players may have changed."""
         self._channel_due.set()
         self._delivery_due.set()
 
@@ -121,12 +121,12 @@ class LeaderboardBroadcaster:
             self._channel_due.clear()
             try:
                 page = await self._leaderboard.top(PUBLISHED_RANKS)
-                update = self._build_update(page, self._last_on_channel)
-                if update.changed_positions:
+                update = self._build_update(page, _players(self._last_on_channel))
+                if _is_changed(self._last_on_channel, update):
                     await self._breaker.call(
                         partial(self._channel.publish, msgspec.json.encode(update))
                     )
-                    self._last_on_channel = update.leaderboard
+                    self._last_on_channel = update
             except Unavailable as error:
                 # Other processes poll PostgreSQL while Redis is unavailable.
                 _log.debug("Channel message not sent", action="channel_publish_failed", error=error)
@@ -155,9 +155,8 @@ class LeaderboardBroadcaster:
             await self._clock.sleep(DELIVERY_INTERVAL_SECONDS)
 
     def _deliver(self, page: LeaderboardPage) -> None:
-        before = () if self._last_delivered is None else self._last_delivered.leaderboard
-        update = self._build_update(page, before)
-        if update.changed_positions:
+        update = self._build_update(page, _players(self._last_delivered))
+        if _is_changed(self._last_delivered, update):
             self._publisher.publish(update)
             self._last_delivered = update
 
@@ -171,7 +170,13 @@ class LeaderboardBroadcaster:
         self, page: LeaderboardPage, before: Sequence[RankedPlayer]
     ) -> LeaderboardUpdate:
         players = tuple(
-            RankedPlayer(standing.rank, standing.user_id, standing.username, standing.score)
+            RankedPlayer(
+                standing.rank,
+                standing.user_id,
+                standing.username,
+                standing.score,
+                standing.avatar_url,
+            )
             for standing in page.standings
         )
         return LeaderboardUpdate(
@@ -180,3 +185,14 @@ class LeaderboardBroadcaster:
             page.total_players,
             rfc3339(self._clock.now()),
         )
+
+
+def _players(update: LeaderboardUpdate | None) -> tuple[RankedPlayer, ...]:
+    return () if update is None else update.leaderboard
+
+
+def _is_changed(before: LeaderboardUpdate | None, after: LeaderboardUpdate) -> bool:
+    """Return whether subscribers see a difference, in the top or in the number of players."""
+    return bool(after.changed_positions) or (
+        before is not None and before.total_players != after.total_players
+    )

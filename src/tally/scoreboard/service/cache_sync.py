@@ -110,8 +110,8 @@ class CacheSync:
     async def _write_queued_changes(self) -> None:
         if not self.backlog.has_pending_changes():
             return
-        for user_id in self.backlog.removed():
-            await self.breaker.call(partial(self.cache.remove, user_id))
+        for user_id, revision in self.backlog.removed():
+            await self.breaker.call(partial(self.cache.remove, user_id, revision))
             self.backlog.mark_removed(user_id)
         scores = self.backlog.scores()
         for score in scores:

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tally.errors import NotFound
+from tally.errors import NotFound, TallyError
 from tally.scoreboard.model import LeaderboardPage, Standing
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
-from tally.scoreboard.repository.scores import ScoreRepository
+from tally.scoreboard.repository.scores import ScoreRepository, player_banned
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.rank_batcher import RankBatcher
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 T = TypeVar("T")
@@ -25,7 +24,6 @@ class Leaderboard:
 
     cache: LeaderboardCache
     scores: ScoreRepository
-    ranks: RankBatcher
     breaker: RedisBreaker
     backlog: Backlog
 
@@ -47,18 +45,24 @@ class Leaderboard:
         # A new player may not be in Redis yet, but is in PostgreSQL.
         page = page or await self.scores.around(user_id, limit)
         if page is None:
-            raise _user_not_found()
+            raise await self._missing(user_id)
         return page
 
     async def standing(self, user_id: str) -> tuple[Standing, int]:
         """Return the player's standing and the number of players."""
         found = await self._read(
-            lambda: self.cache.standing(user_id), lambda: self.ranks.standing(user_id)
+            lambda: self.cache.standing(user_id), lambda: self.scores.standing(user_id)
         )
-        found = found or await self.ranks.standing(user_id)
+        found = found or await self.scores.standing(user_id)
         if found is None:
-            raise _user_not_found()
+            raise await self._missing(user_id)
         return found
+
+    async def _missing(self, user_id: str) -> TallyError:
+        """Return why a player has no rank."""
+        if await self.scores.is_banned(user_id):
+            return player_banned()
+        return NotFound("User does not exist", code="user_not_found")
 
     async def _read(
         self, from_redis: Callable[[], Awaitable[T]], from_postgresql: Callable[[], Awaitable[T]]
@@ -66,7 +70,3 @@ class Leaderboard:
         if not self.is_served_by_redis():
             return await from_postgresql()
         return await self.breaker.call_or_else(from_redis, from_postgresql)
-
-
-def _user_not_found() -> NotFound:
-    return NotFound("User does not exist", code="user_not_found")

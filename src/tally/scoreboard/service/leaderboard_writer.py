@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tally.errors import Unavailable
-from tally.scoreboard.model import Score
+from tally.scoreboard.model import MAX_SCORE, Score
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
@@ -35,16 +35,14 @@ class LeaderboardWriter:
         self.broadcaster.notify_rank(rank)
         return rank
 
-    async def add_player(self, score: Score) -> None:
-        """Write the initial score of a new player."""
-        try:
-            self.broadcaster.notify_rank(await self.breaker.call(partial(self.cache.put, score)))
-        except Unavailable:
+    async def put_player(self, score: Score) -> None:
+        """Write the score of a player who is new, changed or unbanned."""
+        if not await self.breaker.try_call(partial(self.cache.put, score)):
             self.backlog.add_score(score)
-            self.broadcaster.notify_change()
+        self.broadcaster.notify_change()
 
-    async def remove_player(self, user_id: str, rank: int) -> None:
-        """Remove a deleted player who had this rank."""
-        if not await self.breaker.try_call(partial(self.cache.remove, user_id)):
-            self.backlog.add_removed(user_id)
-        self.broadcaster.notify_rank(rank)
+    async def remove_player(self, user_id: str, revision: int = MAX_SCORE) -> None:
+        """Remove a deleted player, or one who was banned after this revision of the score."""
+        if not await self.breaker.try_call(partial(self.cache.remove, user_id, revision)):
+            self.backlog.add_removed(user_id, revision)
+        self.broadcaster.notify_change()

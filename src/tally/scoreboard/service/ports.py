@@ -12,6 +12,7 @@ class RankedPlayer(msgspec.Struct, frozen=True):
     user_id: str
     username: str
     score: int
+    avatar_url: str | None = None
 
 
 class LeaderboardUpdate(msgspec.Struct, frozen=True):

@@ -47,6 +47,12 @@ class LocalSlidingWindows:
             retry_after=0.0 if is_allowed else hits[-limit] + WINDOW_SECONDS - now,
         )
 
+    def refund(self, scope: str, client: str) -> None:
+        """Undo the count of the latest request."""
+        hits = self._window((scope, client))
+        if hits:
+            hits.pop()
+
     def _window(self, key: tuple[str, str]) -> deque[float]:
         hits = self._hits.pop(key, None)
         if hits is None:
@@ -90,6 +96,11 @@ class SlidingWindowLimiter:
         if status.is_allowed:
             self._local.record(window.scope, window.client, window.limit)
         return _admitted(window, status)
+
+    async def refund(self, window: SlidingWindow) -> None:
+        """Undo the count of the window's request."""
+        self._local.refund(window.scope, window.client)
+        await self._breaker.try_call(partial(self._windows.refund, window))
 
 
 def _admitted(window: SlidingWindow, status: RateLimitStatus) -> RateLimitStatus:

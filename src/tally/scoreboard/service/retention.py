@@ -17,6 +17,7 @@ from tally.scoreboard.service.account_throttle import BACK_OFF
 BATCH_SIZE: Final = 500
 PAUSE_SECONDS: Final = 0.05
 SESSION_RETENTION: Final = timedelta(hours=24)
+ADDRESS_RETENTION: Final = timedelta(days=30)
 TOKEN_RETENTION: Final = timedelta(hours=1)
 
 _log = logs.logger()
@@ -24,7 +25,7 @@ _log = logs.logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Deletes expired sessions and used tokens, and events and actions after `events_days`."""
+    """Deletes ended sessions and used tokens, and events and actions after `events_days`."""
 
     sessions: PlayerSessionRepository
     events: EventRepository
@@ -38,8 +39,13 @@ class Retention:
         now = self.clock.now()
         cutoff = now - timedelta(days=self.events_days)
         deleted = {
-            "sessions": await self._delete(self.sessions.delete_expired, now - SESSION_RETENTION),
-            "consumedTokens": await self._delete(
+            "sessions": await self._delete(self.sessions.delete_expired, now - SESSION_RETENTION)
+            + await self._delete(self.sessions.delete_revoked, now - SESSION_RETENTION),
+            "knownAddresses": await self._delete(
+                self.sessions.delete_old_addresses, now - ADDRESS_RETENTION
+            ),
+            # Not named after tokens, because the log masks what may be one.
+            "usedActions": await self._delete(
                 self.scores.delete_expired_tokens, now - TOKEN_RETENTION
             ),
             "scoreEvents": await self._delete(self.events.delete_old, cutoff),

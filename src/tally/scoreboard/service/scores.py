@@ -1,9 +1,9 @@
 """Score updates: exchange an action token for points, exactly once.
 
 Redis may hold the response of an earlier use; PostgreSQL decides. One transaction consumes the
-token, raises the score and writes the event, so of any number of requests with one token exactly
-one adds points, with or without Redis. The response is then stored with the token. If concurrent
-requests each built a response, all of them return the one that was stored first.
+token, raises the score and writes the event, so of any number of requests with tokens of one
+action exactly one adds points, with or without Redis. The response is then stored with the token.
+If concurrent requests each built a response, all of them return the one that was stored first.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from tally.errors import Invalid
+from tally.errors import Invalid, NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import AppliedScoreChange, Score, ScoreChange
+from tally.scoreboard.model import AppliedScoreChange, ScoreChange
 from tally.scoreboard.repository.cache import ResponseCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, invalid_action_token
@@ -48,57 +48,59 @@ class ScoreUpdates:
     breaker: RedisBreaker
     clock: Clock
 
-    async def update(
-        self,
-        user_id: str,
-        action_token: str,
-        score_delta: int,
-        client_info: Mapping[str, Any],
-        response: bytes | None = None,
-    ) -> bytes:
-        """Return a `ScoreUpdateResponse` as JSON, byte for byte the same for every replay.
-
-        `response` is that of an earlier use of the token, if Redis has it.
-        """
+    def verify(self, action_token: str, user_id: str) -> ActionToken:
+        """Return the claims of a token of this player; raises Invalid."""
         token = self.tokens.verify(action_token)
         if token.user_id != user_id:
             raise invalid_action_token("The action token was issued to another player")
-        if response is not None:
-            return response
+        return token
+
+    async def update(
+        self,
+        token: ActionToken,
+        score_delta: int,
+        client_info: Mapping[str, Any],
+    ) -> tuple[bytes, bool]:
+        """Return a `ScoreUpdateResponse` as JSON, and whether it is a replay.
+
+        It is byte for byte the same for every replay.
+        """
         now = self.clock.now()
         error = _validate(token, score_delta, now)
         if error is not None:
-            return await self._replay_or_raise(token, error)
+            return await self._replay_or_raise(token, error), True
         change = ScoreChange(
             token.token_hash,
             token.action_id,
-            user_id,
+            token.user_id,
             score_delta,
             token.expires_at,
             at=now,
             client_info=client_info,
         )
         applied = await self.scores.apply(change)
-        response = applied.response or await self._complete(token, applied)
+        response = applied.response or await self._complete(token.user_id, applied)
         await self._cache_response(token, response)
-        return response
+        return response, applied.is_replay
 
     async def _replay_or_raise(self, token: ActionToken, error: Invalid) -> bytes:
-        """Return the stored response if the token was used before it became invalid."""
-        used = await self.scores.find_response(token.token_hash)
+        """Return the stored response if the action was scored before the token became invalid."""
+        used = await self.scores.find_response(token.action_id)
         if used is None or used[0] != token.user_id or used[1] is None:
             raise error
         return used[1]
 
-    async def _complete(self, token: ActionToken, applied: AppliedScoreChange) -> bytes:
+    async def _complete(self, user_id: str, applied: AppliedScoreChange) -> bytes:
         """Write the score through to the leaderboard, then build and store the response."""
-        rank = await self.writer.put_score(
-            Score(applied.user_id, applied.username, applied.score_after, applied.at)
-        )
+        # The process of the first use may have died before it wrote the score to Redis.
+        score = applied.score or await self.scores.find(user_id)
+        if score is None:
+            raise NotFound("User does not exist", code="user_not_found")
+        rank = await self.writer.put_score(score)
         response = ScoreUpdateResponse(
-            applied.user_id, applied.score_after, applied.score_delta, rank, applied.at
+            user_id, applied.score_after, applied.score_delta, rank, applied.at
         )
-        stored = await self.scores.store_response(token.token_hash, msgspec.json.encode(response))
+        stored = await self.scores.store_response(applied.token_hash, msgspec.json.encode(response))
         if not applied.is_replay:
             _log.info(
                 "Score updated successfully",

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.service.accounts import PlayerAccounts
 from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.admission import RequestAdmission
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.moderation import Moderation
 from tally.scoreboard.service.rate_limits import SlidingWindowLimiter
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
@@ -30,3 +32,9 @@ class ScoreboardServices:
     admission: RequestAdmission
     retention: Retention
     server_stats: ServerStats
+    ranks: RankBandRepository
+    moderation: Moderation
+
+    async def maintain_ranks(self) -> None:
+        """Count recent score changes in the bands of ranks."""
+        await self.ranks.maintain()

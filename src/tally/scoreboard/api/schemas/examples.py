@@ -19,11 +19,12 @@ from tally.scoreboard.service.scores import ScoreUpdateResponse
 
 USER_ID: Final = "0b1e9c4e-6d0b-4c7b-9c41-0a9f3f0f1a2b"
 SESSION_ID: Final = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+AVATAR_URL: Final = "https://example.com/ana.png"
 MOMENT: Final = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
 EXPIRY: Final = datetime(2026, 1, 15, 10, 45, tzinfo=UTC)
 ACTION_TOKEN: Final = "eyJhY3Rpb25faWQiOiJsZXZlbC0zIn0.c2lnbmF0dXJl"  # noqa: S105  (an example)
 
-USER: Final = responses.UserResponse(USER_ID, "ana_99", "ana@example.com", None, MOMENT)
+USER: Final = responses.UserResponse(USER_ID, "ana_99", "ana@example.com", AVATAR_URL, MOMENT)
 TOKENS: Final = responses.TokensResponse(
     "eyJhbGciOiJIUzI1NiJ9.e30.c2ln", "Bearer", EXPIRY, "kq3vQ0x9", SESSION_ID
 )
@@ -32,15 +33,17 @@ SESSION: Final = responses.SessionResponse(
     SESSION_ID, True, MOMENT, EXPIRY, "203.0.113.7", "Mozilla/5.0"
 )
 LEADERBOARD: Final = responses.LeaderboardResponse(
-    [responses.LeaderboardEntry(1, USER_ID, "ana_99", 1500, MOMENT)], 1, MOMENT
+    [responses.LeaderboardEntry(1, USER_ID, "ana_99", 1500, MOMENT, AVATAR_URL)], 1, MOMENT
 )
-OWN_SCORE: Final = responses.OwnScoreResponse(USER_ID, "ana_99", 1500, 5, 101, 96.0, MOMENT)
+OWN_SCORE: Final = responses.OwnScoreResponse(
+    USER_ID, "ana_99", 1500, 5, 101, 96.0, MOMENT, AVATAR_URL
+)
 SCORE_UPDATE: Final = ScoreUpdateResponse(USER_ID, 1500, 100, 5, MOMENT)
 SCORE_EVENT: Final = responses.ScoreEventResponse(
     SESSION_ID, "level-3", 100, 1400, 1500, {"level": 3}, MOMENT
 )
 STREAM_UPDATE: Final = LeaderboardUpdate(
-    (RankedPlayer(1, USER_ID, "ana_99", 1500),), (1,), 1, "2026-01-15T10:30:00Z"
+    (RankedPlayer(1, USER_ID, "ana_99", 1500, AVATAR_URL),), (1,), 1, "2026-01-15T10:30:00Z"
 )
 
 INVALID_LIMIT: Final = Invalid("limit: Expected `int` <= 100", code="invalid_field", field="limit")
@@ -78,11 +81,21 @@ EMAIL_TAKEN: Final = Conflict(
     "An account with this email address exists", code="email_taken", field="email"
 )
 ACTION_EXISTS: Final = Conflict(
-    "This action was already reported", code="action_exists", field="action_id"
+    "This action was already reported with another user_id or max_score",
+    code="action_exists",
+    field="action_id",
 )
 SCORE_TOO_GREAT: Final = Conflict(
     "The score would exceed 9007199254740991", code="score_too_great", field="score_delta"
 )
+SCORE_TOO_SMALL: Final = Conflict("The score is 100", code="score_too_small", field="score_delta")
+ADJUSTMENT_EXISTS: Final = Conflict(
+    "This adjustment was already made to another player",
+    code="action_exists",
+    field="adjustment_id",
+)
+PLAYER_BANNED: Final = Forbidden("This player is banned", code="player_banned")
+INVALID_USER_ID: Final = Invalid("user_id must be a UUID", code="invalid_field", field="user_id")
 REBUILD_UNDER_WAY: Final = Conflict("A rebuild is already in progress", code="rebuild_under_way")
 RATE_LIMITED: Final = RateLimited(
     "Rate limit exceeded: at most 10 requests per minute", retry_after=6, limit=10

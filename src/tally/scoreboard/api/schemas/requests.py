@@ -12,9 +12,12 @@ from tally.kit.body import StrictStruct
 from tally.scoreboard.model import (
     MAX_ACTION_ID_LENGTH,
     MAX_ACTION_SCORE,
+    MAX_ADJUSTMENT,
+    MAX_ADJUSTMENT_ID_LENGTH,
     MAX_AVATAR_URL_LENGTH,
     MAX_EMAIL_LENGTH,
     MAX_PAGE_SIZE,
+    MAX_REASON_LENGTH,
     MAX_USERNAME_LENGTH,
 )
 
@@ -51,6 +54,11 @@ UserId = Annotated[str, Meta(min_length=36, max_length=36, pattern=UUID)]
 SessionId = Annotated[str, Meta(min_length=36, max_length=36, pattern=UUID)]
 MaxScore = Annotated[int, Meta(ge=1, le=MAX_ACTION_SCORE)]
 ScoreDelta = Annotated[int, Meta(ge=1, le=MAX_ACTION_SCORE)]
+ScoreAdjustment = Annotated[int, Meta(ge=-MAX_ADJUSTMENT, le=MAX_ADJUSTMENT)]
+Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_LENGTH, pattern=r"^[^\x00]*$")]
+AdjustmentId = Annotated[
+    str, Meta(min_length=1, max_length=MAX_ADJUSTMENT_ID_LENGTH, pattern=r"^[!-~]+(?!\n)$")
+]
 ActionTokenText = Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_LENGTH)]
 Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)]
 Offset = Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
@@ -69,6 +77,14 @@ class LoginRequest(StrictStruct, frozen=True):
 
     login: Login
     password: CurrentPassword
+
+
+class UpdateAccountRequest(StrictStruct, frozen=True):
+    """Fields that are absent keep their value; an `avatar_url` of null removes the avatar."""
+
+    username: Username | msgspec.UnsetType = msgspec.UNSET
+    email: Email | msgspec.UnsetType = msgspec.UNSET
+    avatar_url: AvatarUrl | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ChangePasswordRequest(StrictStruct, frozen=True):
@@ -90,6 +106,14 @@ class CompleteActionRequest(StrictStruct, frozen=True):
 class UpdateScoreRequest(StrictStruct, frozen=True):
     action_token: ActionTokenText
     score_delta: ScoreDelta
+
+
+class AdjustScoreRequest(StrictStruct, frozen=True):
+    """An adjustment with the id of an earlier one is not applied again."""
+
+    score_delta: ScoreAdjustment
+    reason: Reason
+    adjustment_id: AdjustmentId | None = None
 
 
 class LeaderboardQuery(StrictStruct, frozen=True):

@@ -25,6 +25,10 @@ class UserResponse(msgspec.Struct, frozen=True):
     avatar_url: str | None
     created_at: datetime
 
+    @classmethod
+    def from_user(cls, user: User) -> Self:
+        return cls(user.user_id, user.username, user.email, user.avatar_url, user.created_at)
+
 
 class TokensResponse(msgspec.Struct, frozen=True):
     """Send `access_token` in the Authorization header; `refresh_token` works once."""
@@ -53,7 +57,7 @@ class LoginResponse(msgspec.Struct, frozen=True):
     @classmethod
     def from_login(cls, user: User, tokens: SessionTokens) -> Self:
         return cls(
-            UserResponse(user.user_id, user.username, user.email, user.avatar_url, user.created_at),
+            UserResponse.from_user(user),
             TokensResponse.from_tokens(tokens),
         )
 
@@ -94,6 +98,7 @@ class LeaderboardEntry(msgspec.Struct, frozen=True):
     username: str
     score: int
     reached_at: datetime
+    avatar_url: str | None
 
 
 class LeaderboardResponse(msgspec.Struct, frozen=True):
@@ -112,6 +117,7 @@ class LeaderboardResponse(msgspec.Struct, frozen=True):
                 standing.username,
                 standing.score,
                 standing.reached_at,
+                standing.avatar_url,
             )
             for standing in page.standings
         ]
@@ -128,6 +134,7 @@ class OwnScoreResponse(msgspec.Struct, frozen=True):
     total_players: int
     percentile: float
     reached_at: datetime
+    avatar_url: str | None
 
     @classmethod
     def from_standing(cls, standing: Standing, total_players: int) -> Self:
@@ -139,6 +146,7 @@ class OwnScoreResponse(msgspec.Struct, frozen=True):
             total_players=total_players,
             percentile=percentile(standing.rank, total_players),
             reached_at=standing.reached_at,
+            avatar_url=standing.avatar_url,
         )
 
 
@@ -175,6 +183,16 @@ class ScoreEventsResponse(msgspec.Struct, frozen=True):
 
 class RebuildResponse(msgspec.Struct, frozen=True):
     players: int
+
+
+class AdjustmentResponse(msgspec.Struct, frozen=True):
+    """The points added, the score after them, and the current rank."""
+
+    user_id: str
+    adjustment_id: str
+    score_delta: int
+    new_score: int
+    rank: int
 
 
 class DriftResponse(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ LOCK_SECONDS: Final = 60.0
 
 RECORDS_TABLE: Final = "scoreboard_migrations"
 _CREATED_TABLE: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
+_DROPPED_TABLE: Final = re.compile(r"^DROP TABLE (\w+)", re.MULTILINE)
 _CREATE_RECORDS: Final = """
 CREATE TABLE IF NOT EXISTS scoreboard_migrations (
     version INTEGER PRIMARY KEY,
@@ -67,16 +68,17 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 def known_tables(version: int | None = None) -> tuple[str, ...]:
-    """Return the tables that migrations create, up to a version, without their own records.
+    """Return the tables after the migrations up to a version, without their own records.
 
     They are in order of creation, so a table follows those that it references.
     """
-    return tuple(
-        table
-        for migration in known_migrations()
-        if version is None or migration.version <= version
-        for table in _CREATED_TABLE.findall(migration.sql)
-    )
+    tables: list[str] = []
+    for migration in known_migrations():
+        if version is None or migration.version <= version:
+            dropped = _DROPPED_TABLE.findall(migration.sql)
+            tables = [table for table in tables if table not in dropped]
+            tables += _CREATED_TABLE.findall(migration.sql)
+    return tuple(tables)
 
 
 async def migrate(database: Database, migrations: tuple[Migration, ...] | None = None) -> int:

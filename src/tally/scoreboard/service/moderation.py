@@ -1,0 +1,58 @@
+"""Moderation: operators adjust scores and ban players; boards, Redis and streams follow."""
+
+from dataclasses import dataclass
+
+from tally.kit import logs
+from tally.kit.clock import Clock
+from tally.scoreboard.model import Adjustment, Standing
+from tally.scoreboard.repository.moderation import ModerationRepository
+from tally.scoreboard.repository.scores import ScoreRepository
+from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
+
+_log = logs.logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Moderation:
+    """Adjusts scores, bans and unbans; methods raise NotFound."""
+
+    players: ModerationRepository
+    scores: ScoreRepository
+    leaderboard: Leaderboard
+    writer: LeaderboardWriter
+    clock: Clock
+
+    async def adjust(self, adjustment: Adjustment) -> tuple[int, int, Standing]:
+        """Return the points added, the score after that, and the player's current standing."""
+        delta, after = await self.players.adjust(adjustment, self.clock.now())
+        await self._write_through(adjustment.user_id)
+        _log.info(
+            "Score adjusted",
+            action="score_adjusted",
+            player=adjustment.user_id,
+            scoreDelta=delta,
+            newScore=after,
+        )
+        standing, _ = await self.leaderboard.standing(adjustment.user_id)
+        return delta, after, standing
+
+    async def ban(self, user_id: str) -> None:
+        """Hide the player from every leaderboard; the score is kept."""
+        revision = await self.players.ban(user_id, self.clock.now())
+        if revision is None:
+            return
+        await self.writer.remove_player(user_id, revision)
+        _log.warning("Player banned", action="player_banned", player=user_id)
+
+    async def unban(self, user_id: str) -> None:
+        """Show the player again, with the score from before the ban."""
+        if not await self.players.unban(user_id, self.clock.now()):
+            return
+        await self._write_through(user_id)
+        _log.info("Player unbanned", action="player_unbanned", player=user_id)
+
+    async def _write_through(self, user_id: str) -> None:
+        score = await self.scores.find(user_id)
+        if score is not None:
+            await self.writer.put_player(score)
