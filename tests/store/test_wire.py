@@ -132,7 +132,8 @@ def test_boto3_updates_with_conditions_and_return_values(table: Any) -> None:
             ReturnValuesOnConditionCheckFailure="ALL_OLD",
         )
     assert caught.value.response["Error"]["Code"] == "ConditionalCheckFailedException"
-    assert caught.value.response["Item"]["n"] == {"N": "2"}
+    response: Any = caught.value.response
+    assert response["Item"]["n"] == {"N": "2"}
     deleted = table.delete_item(Key={"pk": "counter", "s": 0}, ReturnValues="ALL_OLD")
     assert deleted["Attributes"] == after
 
@@ -210,7 +211,7 @@ def test_batches_span_tables(url: str, table: Any) -> None:
     assert written["UnprocessedItems"] == {}
     assert {part["TableName"] for part in written["ConsumedCapacity"]} == {"music", "tab"}
     keys = {"music": {"Keys": [{"pk": "b", "s": 1}, {"pk": "b", "s": 9}]}}
-    keys["tab"] = {"Keys": [{"pk": "b"}]}  # type: ignore[list-item]
+    keys["tab"] = {"Keys": [{"pk": "b"}]}
     assert client.batch_get_item(RequestItems=keys)["Responses"] == {
         "music": [{"pk": "b", "s": 1}],
         "tab": [{"pk": "b"}],
