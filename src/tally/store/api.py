@@ -391,6 +391,13 @@ class Engine(Protocol):
     async def stream_position(self, table: Table) -> str:
         """Return the position after the last change so far; raise StreamNotFound."""
 
+    async def has_changes(self, table: Table, after: str, until: str) -> bool:
+        """Whether the log has changes of the table between two positions.
+
+        Return False if the service cannot tell. Raise StreamNotFound, PositionExpired or
+        PositionUnknown.
+        """
+
     async def ping(self) -> None:
         """Raise StoreUnavailable if the engine does not respond."""
 

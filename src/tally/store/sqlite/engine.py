@@ -299,6 +299,12 @@ class SqliteEngine:
     async def stream_position(self, table: Table) -> str:
         return self._streams.last_position(table)
 
+    async def has_changes(self, table: Table, after: str, until: str) -> bool:
+        try:
+            return self._streams.has_changes(table, after, until)
+        except apsw.Error as error:
+            raise to_store_error(error, self.path) from error
+
     async def trim_changes(self) -> bool:
         """Delete a slice of the changes that are no longer kept; return whether there were any."""
         now, retention = self._clock(), self._stream_retention
