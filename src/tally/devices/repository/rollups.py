@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 from tally.devices.model.rollups import Rollup, SensorRollup
 from tally.store.access import (
     BatchGetItem,
-    BatchWriteItem,
     DeleteItem,
     GetItem,
     PutItem,
@@ -209,22 +208,6 @@ class RollupRepository:
             raise TransactionTooLarge from error
 
     @access(
-        "Store built roll-ups",
-        BatchWriteItem(key=_KEY),
-        table=DEVICE_ROLLUPS,
-        trigger="Stream consumers",
-        frequency="While roll-ups of older readings are built",
-        bound=MAX_DEVICE_ROLLUPS,
-    )
-    async def store_built(self, built: Mapping[RollupKey, StoredRollup]) -> None:
-        """Write roll-ups that are not used until the state says that they are built."""
-        await self.store.write_many(
-            DEVICE_ROLLUPS,
-            puts=[_item(key, stored) for key, stored in built.items() if stored.sensors],
-            deletes=[_item_key(key) for key, stored in built.items() if not stored.sensors],
-        )
-
-    @access(
         "Roll-ups by time range",
         Query(where=_between(param("hardwareId"), param("resolution"), param("from"), param("to"))),
         table=DEVICE_ROLLUPS,
@@ -264,21 +247,6 @@ class RollupRepository:
             entry = item.get("sensors", {}).get(sensor)
             rollup = None if entry is None else _decode(entry)
             yield _start(item), rollup, "has_omitted_sensors" in item
-
-    @access(
-        "Delete roll-ups of device",
-        Query(where=F("hardware_id") == param("hardwareId"), project=("hardware_id", "bucket"))
-        + BatchWriteItem(key=_KEY),
-        table=DEVICE_ROLLUPS,
-        by="user",
-        trigger="DELETE /devices/{hardware_id}",
-        frequency="Rare",
-        bound=MAX_DEVICE_ROLLUPS,
-    )
-    async def delete_device(self, hardware_id: str) -> None:
-        where = F("hardware_id") == hardware_id
-        items = self.store.items(DEVICE_ROLLUPS, where, project=("hardware_id", "bucket"))
-        await self.store.write_many(DEVICE_ROLLUPS, deletes=[item async for item in items])
 
 
 def _is_unchanged(state: ConsumerState) -> Condition:
