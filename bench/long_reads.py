@@ -23,8 +23,8 @@ from bench.devices_server import DevicesServer, open_devices_server
 from bench.load import Load, at_full_speed, at_rate, merge_loads
 from bench.readings import Boards, fill_history, hardware_id
 from bench.rounds import Line, TimedRun, measure_alternately
-from tally.devices.repository.readings import DEVICE_READINGS, MAX_SERIES_READINGS
-from tally.devices.service.history import MAX_UNSAMPLED_READINGS
+from tally.devices.repository.readings import DEVICE_READINGS
+from tally.devices.service.charts import MAX_SHORT_READINGS
 from tally.store.sqlite.files import connect
 from tally.store.sqlite.layout import rows_name
 
@@ -38,7 +38,7 @@ _POINTS = 200
 _ROUNDS = 3
 _MAX_SLOWDOWN = 2.0
 _MAX_CHART_RATIO = 2.0
-_CHART_READINGS = MAX_UNSAMPLED_READINGS + MAX_SERIES_READINGS
+_CHART_READINGS = MAX_SHORT_READINGS
 
 
 class _Readers(Struct):

@@ -18,6 +18,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Application, build_app, open_application
+from tally.devices.repository.rollups import ALL_BUILT, RollupRepository
 from tally.kit.clock import Clock, ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
@@ -36,7 +37,7 @@ START_MS = int(START.timestamp()) * 1000
 FIRST_MS = START_MS - 30 * DAY_MS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DevicesServer:
     """A server and its client. `clock` is the server's clock."""
 
@@ -44,6 +45,9 @@ class DevicesServer:
     application: Application
     clock: ManualClock
     client: Client
+
+    def __repr__(self) -> str:
+        return f"DevicesServer({self.url})"
 
     async def send(
         self,
@@ -198,6 +202,14 @@ class Board:
             "boot_id": self.boot_id,
             "firmware_version": self.firmware_version,
         }
+
+
+async def wait_until_built(server: DevicesServer) -> None:
+    """Wait until the roll-ups of all devices are built."""
+    rollups = RollupRepository(server.application.store)
+    async with asyncio.timeout(60):
+        while not (state := await rollups.state()) or state.built_until != ALL_BUILT:
+            await asyncio.sleep(0.01)
 
 
 async def gather(*awaitables: Any) -> list[Any]:

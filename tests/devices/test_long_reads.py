@@ -9,12 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tally.devices.api.schemas.exports import FORMATS, export
-from tally.devices.service import history
-from tally.devices.service.history import (
-    MAX_CONCURRENT_CHARTS,
-    MAX_CONCURRENT_EXPORTS,
-    ReadingHistory,
-)
+from tally.devices.service import charts
+from tally.devices.service.charts import MAX_CONCURRENT_CHARTS, ChartService
+from tally.devices.service.history import MAX_CONCURRENT_EXPORTS, ReadingHistory
 from tally.devices.wiring import Devices
 from tally.kit.fair_limiter import FairLimiter
 from tally.kit.time_slices import TimeSlices
@@ -34,6 +31,12 @@ def history_of(server: DevicesServer) -> ReadingHistory:
     devices = server.application.backends["devices"]
     assert isinstance(devices, Devices)
     return devices.services.history
+
+
+def charts_of(server: DevicesServer) -> ChartService:
+    devices = server.application.backends["devices"]
+    assert isinstance(devices, Devices)
+    return devices.services.charts
 
 
 def chart_path(board: Board) -> str:
@@ -56,7 +59,7 @@ async def wait_until(is_met: Callable[[], bool]) -> None:
 
 
 async def test_one_chart_more_than_the_limit_waits(server: DevicesServer, board: Board) -> None:
-    limiter = history_of(server).chart_limiter
+    limiter = charts_of(server).limiter
     async with all_slots(limiter, MAX_CONCURRENT_CHARTS):
         chart = asyncio.create_task(server.get_json(chart_path(board)))
         await wait_until(lambda: limiter.waiting == 1)
@@ -65,7 +68,7 @@ async def test_one_chart_more_than_the_limit_waits(server: DevicesServer, board:
 
 
 async def test_readings_are_stored_while_charts_wait(server: DevicesServer, board: Board) -> None:
-    limiter = history_of(server).chart_limiter
+    limiter = charts_of(server).limiter
     async with all_slots(limiter, MAX_CONCURRENT_CHARTS):
         chart = asyncio.create_task(server.get_json(chart_path(board)))
         await wait_until(lambda: limiter.waiting == 1)
@@ -79,8 +82,8 @@ async def test_readings_are_stored_while_charts_wait(server: DevicesServer, boar
 async def test_the_event_loop_runs_between_the_reads_of_a_chart(
     server: DevicesServer, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The buckets of a dense range are short reads, which the embedded store does not divide."""
-    monkeypatch.setattr(history, "MAX_UNSAMPLED_READINGS", 100)
+    """A chart waits for its turn after every few readings."""
+    monkeypatch.setattr(charts, "SLICE_READINGS", 1)
     time_range = FIRST_MS, FIRST_MS + 250 * MINUTE_MS - 1
     iterations = 0
 
@@ -91,7 +94,7 @@ async def test_the_event_loop_runs_between_the_reads_of_a_chart(
             iterations += 1
 
     counter = asyncio.create_task(count_iterations())
-    series = await history_of(server).series(
+    series = await charts_of(server).series(
         board.hardware_id, "bme280_temp_c", time_range, 200, owner="operator"
     )
     counter.cancel()
@@ -102,7 +105,7 @@ async def test_the_event_loop_runs_between_the_reads_of_a_chart(
 async def test_a_chart_whose_client_left_leaves_the_queue(
     server: DevicesServer, board: Board
 ) -> None:
-    limiter, address = history_of(server).chart_limiter, urlsplit(server.url)
+    limiter, address = charts_of(server).limiter, urlsplit(server.url)
     async with all_slots(limiter, MAX_CONCURRENT_CHARTS):
         _, writer = await asyncio.open_connection(address.hostname, address.port)
         head = (

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tally.devices.model.records import DAY_MS, Number, Reading
+from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES, ReadingRepository
 from tally.errors import Unavailable
 from tally.kit.ids import new_uuid
@@ -170,7 +171,7 @@ async def test_timestamps_of_any_length_sort_as_numbers(readings: ReadingReposit
 
 
 async def test_sensor_values_are_sorted_and_limited(
-    readings: ReadingRepository,
+    readings: ReadingRepository, store: Store
 ) -> None:
     hardware_id = new_hardware_id()
     names: list[dict[str, Number]] = [
@@ -183,10 +184,18 @@ async def test_sensor_values_are_sorted_and_limited(
         readings, *(reading(hardware_id, at, sensors=sensors) for at, sensors in enumerate(names))
     )
     time_range = (START_MS, START_MS + DAY_MS)
-    everything = [(START_MS, 1), (START_MS + 2, Decimal("2.5")), (START_MS + 3, 3)]
-    assert await readings.values(hardware_id, "a.b", time_range, 100) == (everything, True)
-    assert await readings.values(hardware_id, "a.b", time_range, 3) == (everything[:2], False)
-    assert await readings.values(hardware_id, "none", time_range, 100) == ([], True)
+    everything = [*enumerate([1, None, Decimal("2.5"), 3], START_MS)]
+    measurements = MeasurementRepository(store)
+
+    async def values(sensor: str, limit: int | None) -> list[tuple[int, Number | None]]:
+        found = measurements.of_sensor(hardware_id, sensor, time_range, limit)
+        return [value async for value in found]
+
+    assert await values("a.b", None) == [
+        (START_MS + at, value) for at, value in enumerate(everything)
+    ]
+    assert await values("a.b", 3) == everything[:3]
+    assert await values("none", 100) == [(START_MS + at, None) for at in range(4)]
 
 
 async def test_a_range_is_streamed_in_order(readings: ReadingRepository) -> None:

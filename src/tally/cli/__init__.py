@@ -32,6 +32,11 @@ COMMANDS: Final = (
         "tally.cli.collect:collect_commands",
         "Register, show and remove the webhook subscription at Strava.",
     ),
+    LazyCommand(
+        "devices",
+        "tally.cli.devices:devices_commands",
+        "Show or rebuild the roll-ups of readings.",
+    ),
     LazyCommand("job", "tally.cli.jobs:job_commands", "List scheduled jobs, or run one now."),
     LazyCommand(
         "patterns", "tally.cli.schema:patterns", "Print the access patterns of the backends."

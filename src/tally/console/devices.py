@@ -176,7 +176,7 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
         now = context.clock.milliseconds()
         since = max(0, now - TIME_RANGES[str(time_span.value)])
         for sensor in sorted(reading.sensors):
-            series = await devices.services.history.series(
+            series = await devices.services.charts.series(
                 device.hardware_id, sensor, (since, now), CHART_POINTS, owner="console"
             )
             if sensor not in sensor_charts:

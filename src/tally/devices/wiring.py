@@ -1,9 +1,12 @@
 """Builds the devices backend: repositories, services and routes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
+
+from prometheus_client import Gauge
 
 from tally.dependencies import Dependencies
 from tally.devices.api.auth import DevicesAuth
@@ -12,7 +15,10 @@ from tally.devices.api.handlers import Handlers
 from tally.devices.api.routes import devices_api
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import ApiKeyRepository
+from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.readings import ReadingLog, ReadingRepository, inserted_reading
+from tally.devices.repository.rollups import RollupRepository
+from tally.devices.service.charts import ChartService
 from tally.devices.service.devices import (
     LAST_SEEN_INTERVAL,
     NAME_CACHE_SECONDS,
@@ -21,15 +27,28 @@ from tally.devices.service.devices import (
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
 from tally.devices.service.keys import KEY_CACHE_SECONDS, LAST_USED_INTERVAL, ApiKeyService
+from tally.devices.service.rollup_builder import RollupBuilder
+from tally.devices.service.rollups import RollupConsumer
 from tally.devices.service.services import DevicesServices
+from tally.instance.repository.consumers import ConsumerLocks, ConsumerRepository
 from tally.kit.backend import Probe
+from tally.kit.clock import SystemClock
 from tally.kit.endpoints import Api
+from tally.kit.ids import new_uuid
 from tally.kit.jobs import Job
 from tally.kit.operators import protect
 from tally.kit.rate_limiter import RateLimiter
+from tally.kit.tasks import cancel_all
 from tally.kit.ttl_cache import TTLCache
 
-REPOSITORIES: Final = (DeviceRepository, ReadingRepository, ReadingLog, ApiKeyRepository)
+REPOSITORIES: Final = (
+    DeviceRepository,
+    ReadingRepository,
+    ReadingLog,
+    MeasurementRepository,
+    RollupRepository,
+    ApiKeyRepository,
+)
 MAX_CACHED: Final = 50_000
 
 
@@ -46,7 +65,8 @@ class Devices:
 @asynccontextmanager
 async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
     """Open the backend. It has nothing to close."""
-    services = _services(dependencies)
+    rollups = _rollups(dependencies)
+    services = _services(dependencies, rollups.builder)
     handlers = Handlers(
         services=services,
         auth=DevicesAuth(services.keys),
@@ -61,10 +81,42 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
         ),
         operators=dependencies.operators,
     )
-    yield Devices(protect(devices_api(handlers), dependencies.operators), services)
+    consuming = asyncio.create_task(rollups.consumer.run(), name="device-rollups")
+    try:
+        yield Devices(protect(devices_api(handlers), dependencies.operators), services)
+    finally:
+        await cancel_all({consuming})
 
 
-def _services(dependencies: Dependencies) -> DevicesServices:
+@dataclass(frozen=True, slots=True)
+class _Rollups:
+    builder: RollupBuilder
+    consumer: RollupConsumer
+
+
+def _rollups(dependencies: Dependencies) -> _Rollups:
+    store, clock = dependencies.store, dependencies.clock
+    rollups, measurements = RollupRepository(store), MeasurementRepository(store)
+    retention = dependencies.settings.devices_retention_days * 86_400
+    builder = RollupBuilder(rollups, measurements, DeviceRepository(store), clock, retention)
+    # The lock is shared with other instances, whose time no test controls.
+    system_clock = SystemClock()
+    locks = ConsumerLocks(ConsumerRepository(store), system_clock, new_uuid())
+    consumer = RollupConsumer(rollups, measurements, builder, locks, system_clock)
+
+    def lag() -> float:
+        oldest = consumer.oldest_change_at
+        return 0.0 if oldest is None else max(0.0, clock.time_ns() / 1e9 - oldest)
+
+    Gauge(
+        "tally_devices_rollup_lag_seconds",
+        "Age of the oldest change of readings that the roll-ups of this instance wait for",
+        registry=dependencies.metrics.registry,
+    ).set_function(lag)
+    return _Rollups(builder, consumer)
+
+
+def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServices:
     settings, clock, store = dependencies.settings, dependencies.clock, dependencies.store
     repository, readings = DeviceRepository(store), ReadingRepository(store)
     devices = FleetService(
@@ -79,8 +131,9 @@ def _services(dependencies: Dependencies) -> DevicesServices:
         clock,
         settings.devices_retention_days * 86_400,
     )
+    charts = ChartService(builder.measurements, builder.rollups, repository, builder)
     return DevicesServices(
-        _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository)
+        _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository), charts
     )
 
 

@@ -399,6 +399,13 @@ class Engine(Protocol):
         After None, return an empty page at the end of the stream. Raise like `changes`.
         """
 
+    async def has_changes(self, table: Table, after: str, until: str) -> bool:
+        """Whether the log has changes of the table between two positions.
+
+        Return False if the service cannot tell. Raise StreamNotFound, PositionExpired or
+        PositionUnknown.
+        """
+
     async def ping(self) -> None:
         """Raise StoreUnavailable if the engine does not respond."""
 

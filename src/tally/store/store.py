@@ -231,6 +231,14 @@ class Store(StoreRequests):
             self.damage.record(error)
             raise
 
+    async def has_changes(self, table: Table, *, after: str, until: str) -> bool:
+        """Whether the table has changes between two positions.
+
+        DynamoDB does not tell, so the answer there is False.
+        """
+        self._authorize_stream(api.ReadChanges(table), counted=True)
+        return await self._engine.has_changes(table, after, until)
+
     def _authorize_stream(
         self, operation: api.ReadChanges, *, counted: bool = False
     ) -> tuple[Invocation, UseKey]:

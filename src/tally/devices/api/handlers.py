@@ -124,7 +124,7 @@ class Handlers:
     async def get_series(self, request: Request) -> ASGIApp:
         hardware_id = request.path_params["hardware_id"]
         query = read_query(request, requests.SeriesQuery)
-        series = self.services.history.series(
+        series = self.services.charts.series(
             hardware_id,
             query.sensor,
             (query.first, query.last),

@@ -114,12 +114,14 @@ class Bucket:
     minimum: Number
     maximum: Number
     mean: Decimal
+    first: Number
+    last: Number
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A sensor over time. `sampled` means that dense buckets contain only their first readings."""
+    """A sensor over time, in intervals of equal length."""
 
     sensor: str
+    interval_ms: int
     buckets: tuple[Bucket, ...]
-    sampled: bool

@@ -1,6 +1,6 @@
 """The table `devices`: registered boards and their last activity."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -14,6 +14,7 @@ from tally.store.store import Store
 from tally.store.values import Key
 
 ALL_DEVICES: Final = "devices"
+MAX_DEVICES: Final = 10_000_000
 
 DEVICES = Table(
     "devices",
@@ -177,6 +178,21 @@ class DeviceRepository:
             start=start,
         )
         return [_device(item) for item in page.items], page.next
+
+    @access(
+        "List all devices",
+        Query(where=F("gsi1pk") == ALL_DEVICES, index="gsi1", project=("hardware_id",)),
+        table=DEVICES,
+        trigger="Stream consumers",
+        frequency="While roll-ups of older readings are built",
+        bound=MAX_DEVICES,
+    )
+    async def all_ids(self) -> AsyncGenerator[str, None]:
+        """Iterate over the hardware ids of all devices, in no particular order."""
+        async for item in self.store.items(
+            DEVICES, F("gsi1pk") == ALL_DEVICES, index="gsi1", project=("hardware_id",)
+        ):
+            yield item["hardware_id"]
 
 
 def _initial_only(device: Device) -> tuple[Action, ...]:

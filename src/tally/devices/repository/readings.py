@@ -64,19 +64,17 @@ ReadingLog = change_log(DEVICE_READINGS, "readings", "GET /devices/{hardware_id}
 _IS_NEW = not_exists("batch_id")
 # Columns of fewer readings cost more than they save.
 MIN_COLUMNAR_READINGS = 4
-# Bounds the cost of one chart.
-MAX_SERIES_READINGS = 20_000
 MAX_EXPORTED_READINGS = 50_000_000
 
 
-def _in_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
+def in_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
     first, last = time_range
     return (F("hardware_id") == hardware_id) & F("ts_batch").between(
         f"{first:013}#", f"{last:013}#\uffff"
     )
 
 
-_IN_RANGE = _in_range(param("hardwareId"), (param("from"), param("to")))
+IN_RANGE = in_range(param("hardwareId"), (param("from"), param("to")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class ReadingRepository:
 
     @access(
         "Readings by time range",
-        Query(where=_IN_RANGE, forward=None),
+        Query(where=IN_RANGE, forward=None),
         table=DEVICE_READINGS,
         by="user",
         trigger="GET /devices/{hardware_id}/readings",
@@ -152,7 +150,7 @@ class ReadingRepository:
         """Return a page of readings in an inclusive time range, and the next start key."""
         page = await self.store.query(
             DEVICE_READINGS,
-            _in_range(hardware_id, time_range),
+            in_range(hardware_id, time_range),
             forward=forward,
             limit=limit,
             start=start,
@@ -160,44 +158,8 @@ class ReadingRepository:
         return [_reading(item) for item in page.items], page.next
 
     @access(
-        "One sensor by time range",
-        Query(where=_IN_RANGE, project=(F("timestamp_ms"), F("sensors", f"{param('sensor')}"))),
-        table=DEVICE_READINGS,
-        by="user",
-        trigger="GET /devices/{hardware_id}/series",
-        frequency="Per chart",
-        bound=MAX_SERIES_READINGS,
-    )
-    async def values(
-        self, hardware_id: str, sensor: str, time_range: tuple[int, int], limit: int
-    ) -> tuple[list[tuple[int, Any]], bool]:
-        """Read timestamps and values of one sensor, and whether the range was read completely."""
-        found: list[tuple[int, Any]] = []
-        scanned = 0
-        projection = (F("timestamp_ms"), F("sensors", sensor))
-        start: Key | None = None
-        while scanned < limit:
-            page = await self.store.query(
-                DEVICE_READINGS,
-                _in_range(hardware_id, time_range),
-                project=projection,
-                limit=limit - scanned,
-                start=start,
-            )
-            scanned += page.scanned
-            found += [
-                (item["timestamp_ms"], item["sensors"][sensor])
-                for item in page.items
-                if "sensors" in item
-            ]
-            start = page.next
-            if start is None:
-                return found, True
-        return found, False
-
-    @access(
         "Export readings",
-        Query(where=_IN_RANGE),
+        Query(where=IN_RANGE),
         table=DEVICE_READINGS,
         by="user",
         trigger="GET /devices/{hardware_id}/export",
@@ -209,7 +171,7 @@ class ReadingRepository:
     ) -> AsyncGenerator[Reading, None]:
         """Iterate over all readings in the range, sorted by time."""
         async for item in self.store.items(
-            DEVICE_READINGS, _in_range(hardware_id, time_range), page=500
+            DEVICE_READINGS, in_range(hardware_id, time_range), page=500
         ):
             yield _reading(item)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tally.devices.service.charts import ChartService
 from tally.devices.service.devices import FleetService
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
@@ -16,3 +17,4 @@ class DevicesServices:
     devices: FleetService
     ingestion: IngestionService
     history: ReadingHistory
+    charts: ChartService

@@ -77,6 +77,13 @@ class ChangeStreams:
         layout = self._layout(table)
         return f"{self._prefix(layout)}{last_sequence(self._connection())}.0"
 
+    def has_changes(self, table: Table, after: str, until: str) -> bool:
+        """Whether the log has rows of the table between two positions."""
+        layout = self._layout(table)
+        position, last = self._parse(layout, after), self._parse(layout, until)
+        _, rows = self._read(table, position, 1)
+        return any(row.sequence <= last.sequence for row in rows)
+
     async def follow(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
         """Yield the changes of a table after a position as they are committed, without an end."""
         try:
@@ -189,7 +196,9 @@ class ChangeStreams:
             raise _unknown(layout, "it is of another database")
         return position
 
-    def _read(self, table: Table, position: LogPosition) -> tuple[Layout, list[LogRow]]:
+    def _read(
+        self, table: Table, position: LogPosition, limit: int = _PAGE_ROWS
+    ) -> tuple[Layout, list[LogRow]]:
         """Read the next rows, in one snapshot with the end of what was trimmed."""
         layout, connection = self._layout(table), self._connection()
         stream = layout.stream.id if layout.stream else 0
@@ -197,7 +206,7 @@ class ChangeStreams:
             raise _unknown(layout, "the stream was turned off and on")
         with connection:
             self._check_kept(connection, layout, position)
-            rows = read_log(connection, stream, position.first, _PAGE_ROWS)
+            rows = read_log(connection, stream, position.first, limit)
         return layout, rows
 
     def _check_kept(

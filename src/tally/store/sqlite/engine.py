@@ -304,6 +304,12 @@ class SqliteEngine:
     ) -> ChangePage:
         return self._streams.read_partition(table, partition, after, limit)
 
+    async def has_changes(self, table: Table, after: str, until: str) -> bool:
+        try:
+            return self._streams.has_changes(table, after, until)
+        except apsw.Error as error:
+            raise to_store_error(error, self.path) from error
+
     async def trim_changes(self) -> bool:
         """Delete a slice of the changes that are no longer kept; return whether there were any."""
         now, retention = self._clock(), self._stream_retention

@@ -67,8 +67,8 @@ EXPORT: Final = (
 SERIES: Final = responses.SeriesBody(
     HARDWARE_ID,
     "bme280_temp_c",
-    sampled=False,
+    interval_ms=3_600_000,
     buckets=[
-        responses.BucketBody(1_704_067_200_000, 1_704_070_799_999, 6, 21.8, 23.1, 22.4),
+        responses.BucketBody(1_704_067_200_000, 1_704_070_799_999, 6, 21.8, 23.1, 22.4, 21.9, 22.7),
     ],
 )

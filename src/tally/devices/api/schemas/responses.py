@@ -111,14 +111,16 @@ class BucketBody(msgspec.Struct, frozen=True):
     min: int | float
     max: int | float
     mean: float
+    first: int | float
+    last: int | float
 
 
 class SeriesBody(msgspec.Struct, frozen=True):
-    """A sensor over time. `sampled` means that dense buckets contain only their first readings."""
+    """A sensor over time: exact aggregates of intervals; empty intervals are omitted."""
 
     hardware_id: str
     sensor: str
-    sampled: bool
+    interval_ms: int
     buckets: list[BucketBody]
 
 
@@ -182,7 +184,7 @@ def series_body(hardware_id: str, series: Series) -> SeriesBody:
     return SeriesBody(
         hardware_id,
         series.sensor,
-        series.sampled,
+        series.interval_ms,
         [_bucket_body(bucket) for bucket in series.buckets],
     )
 
@@ -195,4 +197,6 @@ def _bucket_body(bucket: Bucket) -> BucketBody:
         json_number(bucket.minimum),
         json_number(bucket.maximum),
         float(bucket.mean),
+        json_number(bucket.first),
+        json_number(bucket.last),
     )

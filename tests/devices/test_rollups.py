@@ -1,0 +1,145 @@
+"""Roll-ups count every reading once, whatever happens to their consumer, and outlive readings."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tally.devices.repository.devices import DeviceRepository
+from tally.devices.repository.measurements import MeasurementRepository
+from tally.devices.repository.readings import DEVICE_READINGS
+from tally.devices.repository.rollups import DEVICE_ROLLUPS, RollupRepository
+from tally.devices.service import rollup_builder
+from tally.devices.service.rollup_builder import RollupBuilder
+from tally.devices.service.rollups import RollupConsumer
+from tally.kit.clock import ManualClock, SystemClock
+from tally.kit.tasks import cancel_all
+from tests.devices.factories import random_readings, write_readings
+from tests.devices.harness import (
+    DAY_MS,
+    FIRST_MS,
+    MINUTE_MS,
+    START,
+    Board,
+    DevicesServer,
+    make_settings,
+    open_server,
+    wait_until_built,
+)
+
+RETENTION_SECONDS = 90 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class NoLocks:
+    """Locks that every owner gets, as if each had stopped before the other one started."""
+
+    async def acquire(self, _name: str, _seconds: float) -> bool:
+        return True
+
+    async def extend(self, _name: str, _seconds: float) -> bool:
+        return True
+
+    async def release(self, _name: str) -> None:
+        return None
+
+
+def new_consumer(server: DevicesServer) -> RollupConsumer:
+    """A consumer of another instance, which does not respect locks."""
+    store = server.application.store
+    rollups, measurements = RollupRepository(store), MeasurementRepository(store)
+    builder = RollupBuilder(
+        rollups, measurements, DeviceRepository(store), server.clock, RETENTION_SECONDS
+    )
+    return RollupConsumer(rollups, measurements, builder, NoLocks(), SystemClock())
+
+
+async def counts(server: DevicesServer, board: Board, sensor: str = "rounds") -> list[int]:
+    """Return the counts of a chart with one bucket per day."""
+    first, last = FIRST_MS - DAY_MS, FIRST_MS + 100 * DAY_MS
+    found = await server.get_json(
+        f"/devices/{board.hardware_id}/series?sensor={sensor}&from={first}&to={last}&points=102"
+    )
+    assert found["interval_ms"] == DAY_MS
+    return [bucket["count"] for bucket in found["buckets"]]
+
+
+async def test_consumers_that_crash_and_overlap_count_every_reading_once(tmp_path: Path) -> None:
+    """Three consumers work at the same time, and are cancelled at any point."""
+    rng, board = random.Random(7), Board()
+    async with open_server(make_settings(data_dir=tmp_path)) as server:
+        key = await server.new_key()
+        await server.post("/register", board.registration(), key=key)
+        readings = list(random_readings(board, 3_000, 6 * MINUTE_MS))
+        await wait_until_built(server)
+        writing = asyncio.create_task(write_readings(server.application.engine, readings))
+        while not writing.done():
+            tasks = [asyncio.create_task(new_consumer(server).run()) for _ in range(2)]
+            await asyncio.sleep(rng.random() / 20)
+            await cancel_all(tasks)
+        await writing
+        assert sum(await counts(server, board)) == 3_000
+
+
+async def test_readings_from_before_the_roll_ups_are_built_while_boards_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade; charts are right before, meanwhile and afterwards."""
+    monkeypatch.setattr(rollup_builder, "MAX_STEP_READINGS", 100)
+    boards = [Board() for _ in range(3)]
+    settings = make_settings(data_dir=tmp_path)
+    async with open_server(settings) as server:
+        for board in boards:
+            await server.post("/register", board.registration(), key=await server.new_key())
+            await write_readings(
+                server.application.engine, random_readings(board, 1_000, 12 * MINUTE_MS)
+            )
+        await server.application.engine.drop_table(DEVICE_ROLLUPS.name)
+    async with open_server(settings) as server:
+        key = await server.new_key()
+        for number in range(20):
+            board = boards[number % 3]
+            new = board.reading(number * 700, sensors={"rounds": number})
+            await server.store_readings(board, [new], key)
+            assert sum(await counts(server, board)) == 1_000 + number // 3 + 1
+        await wait_until_built(server)
+        totals = [sum(await counts(server, board)) for board in boards]
+        assert totals == [1_007, 1_007, 1_006]
+
+
+async def test_roll_ups_outlive_expired_readings_and_a_rebuild(tmp_path: Path) -> None:
+    board, settings = Board(), make_settings(data_dir=tmp_path)
+    async with open_server(settings) as server:
+        await server.store_readings(board, [board.reading(number * 144) for number in range(100)])
+        before = await counts(server, board, "humidity_pct")
+        assert sum(before) == 100
+    async with open_server(settings, ManualClock(START + timedelta(days=65))) as server:
+        engine = server.application.engine
+        while await engine.sweep(DEVICE_READINGS, server.clock.seconds(), 1_000):
+            pass
+        assert 0 < len(await server.readings(board)) < 100
+        assert await counts(server, board, "humidity_pct") == before
+        assert await RollupRepository(server.application.store).request_rebuild()
+        assert await counts(server, board, "humidity_pct") == before
+        await wait_until_built(server)
+        assert await counts(server, board, "humidity_pct") == before
+        await server.store_readings(board, [board.reading(99 * 144 + 1)])
+        assert sum(await counts(server, board, "humidity_pct")) == 101
+
+
+async def test_a_consumer_whose_changes_were_trimmed_builds_everything_again(
+    tmp_path: Path,
+) -> None:
+    board, settings = Board(), make_settings(data_dir=tmp_path)
+    async with open_server(settings) as server:
+        await server.store_readings(board, board.readings(10))
+        assert sum(await counts(server, board, "humidity_pct")) == 10
+        rollups = RollupRepository(server.application.store)
+        state = await rollups.state()
+        assert state is not None
+        await rollups.apply(state, state._replace(position="unknown"), {})
+        await server.store_readings(board, [board.reading(10)])
+        assert sum(await counts(server, board, "humidity_pct")) == 11
