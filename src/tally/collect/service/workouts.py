@@ -42,8 +42,6 @@ MAX_COPIES: Final = 7
 WRITE_BATCH_SIZE: Final = 8
 # A page has 25 batches: all pauses together are much shorter than the lease of a sync.
 MAX_PAUSE_SECONDS: Final = 0.2
-# Longer than a turn of the event loop that serves a few requests.
-MAX_LAG_SECONDS: Final = 0.003
 
 
 class _Files(NamedTuple):
@@ -94,36 +92,23 @@ class WorkoutWriter:
         Those that may have copies, and a batch in which one has changed, are written one by one.
         Return all workouts that changed, and the activities that were not written.
 
+        Requests come first: after each batch, the writer waits as long as the batch took. The
+        busier the event loop and the store are, the slower it goes.
         """
         changed, outdated = list[Workout](), list[Workout]()
         files = await self._files_near(changes, connection)
         for first in range(0, len(changes), WRITE_BATCH_SIZE):
             started, batch = self.clock.monotonic(), changes[first : first + WRITE_BATCH_SIZE]
-            next_states = [_without_copies(*change) for change in batch]
-            if await self._write_batch(batch, next_states, connection, files):
-                changed += next_states
+            if await self._write_batch(batch, connection, files):
+                changed += [_without_copies(*change) for change in batch]
             else:
                 for workout, known in batch:
                     written = await self.write(workout, known, connection)
                     changed += written or ()
                     outdated += () if written is not None else (workout,)
                 files = await self._files_near(changes, connection)  # there may be a new one
-            await self._give_way(self.clock.monotonic() - started)
+            await self.clock.sleep(min(self.clock.monotonic() - started, MAX_PAUSE_SECONDS))
         return changed, outdated
-
-    async def _give_way(self, batch_seconds: float) -> None:
-        """Let requests go first: wait as long as the batch took, and while the event loop is busy.
-
-        A sleep that takes longer than requested shows that callbacks wait for the event loop.
-        """
-        remaining, pause = MAX_PAUSE_SECONDS, batch_seconds
-        while remaining > 0 and pause > 0:
-            pause, started = min(pause, remaining), self.clock.monotonic()
-            await self.clock.sleep(pause)
-            slept = self.clock.monotonic() - started
-            remaining -= max(slept, pause)
-            lag = slept - pause
-            pause = lag if lag > MAX_LAG_SECONDS else 0.0
 
     async def replace_known(
         self, workout: Workout, known: Workout | None, connection: StravaConnection | None
@@ -152,20 +137,16 @@ class WorkoutWriter:
     async def _write_batch(
         self,
         changes: Sequence[tuple[Workout, Workout | None]],
-        next_states: Sequence[Workout],
         connection: StravaConnection,
         files: _Files,
     ) -> bool:
         """Write activities without copies. Return False if there are files near one of them."""
         if files.version is None or files.are_near(_states(changes)):
             return False
-        versions = [_version(known) for _, known in changes]
-        write = CopiesWrite(
-            list(zip(next_states, versions, strict=True)),
-            files.version,
-            connection,
-            is_decision=False,
-        )
+        next_states = [
+            (_without_copies(workout, known), _version(known)) for workout, known in changes
+        ]
+        write = CopiesWrite(next_states, files.version, connection, is_decision=False)
         return await self.repository.write_copies(write) is CopiesOutcome.WRITTEN
 
     async def _files_near(
@@ -246,12 +227,7 @@ def _next_state(workout: Workout, known: Workout | None) -> Workout:
 
 
 def _without_copies(workout: Workout, known: Workout | None) -> Workout:
-    return replace(
-        workout,
-        version=(_version(known) or 0) + 1,
-        duplicate_of=None,
-        is_separated=known is not None and known.is_separated and not known.is_deleted,
-    )
+    return replace(_next_state(workout, known), duplicate_of=None)
 
 
 def _states(changes: Sequence[tuple[Workout, Workout | None]]) -> list[Workout]:
