@@ -5,6 +5,7 @@ a later read is never overwritten. Workouts that changed meanwhile, and activiti
 lacks, go to the inbox, whose worker reads each of them from Strava.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from tally.collect.model.records import StravaConnection, TokensRevoked, WebhookEvent
@@ -79,6 +80,7 @@ class SyncPages:
             starts = {workout.started_at for workout in merged.values()}
             is_complete = len(starts) > 1 and (number > 1 or len(found) >= LIST_PAGE_SIZE)
             if is_complete or len(merged) == known:
+                await asyncio.sleep(0)  # requests come first
                 return ListedPage(list(merged.values()), is_last=not found)
 
     async def _read(self, connection: StravaConnection, after: int, page: int) -> list[Workout]:

@@ -99,8 +99,9 @@ class WorkoutWriter:
         files = await self._files_near(changes, connection)
         for first in range(0, len(changes), WRITE_BATCH_SIZE):
             started, batch = self.clock.monotonic(), changes[first : first + WRITE_BATCH_SIZE]
-            if await self._write_batch(batch, connection, files):
-                changed += [_without_copies(*change) for change in batch]
+            next_states = [_without_copies(*change) for change in batch]
+            if await self._write_batch(batch, next_states, connection, files):
+                changed += next_states
             else:
                 for workout, known in batch:
                     written = await self.write(workout, known, connection)
@@ -137,16 +138,20 @@ class WorkoutWriter:
     async def _write_batch(
         self,
         changes: Sequence[tuple[Workout, Workout | None]],
+        next_states: Sequence[Workout],
         connection: StravaConnection,
         files: _Files,
     ) -> bool:
         """Write activities without copies. Return False if there are files near one of them."""
         if files.version is None or files.are_near(_states(changes)):
             return False
-        next_states = [
-            (_without_copies(workout, known), _version(known)) for workout, known in changes
-        ]
-        write = CopiesWrite(next_states, files.version, connection, is_decision=False)
+        versions = [_version(known) for _, known in changes]
+        write = CopiesWrite(
+            list(zip(next_states, versions, strict=True)),
+            files.version,
+            connection,
+            is_decision=False,
+        )
         return await self.repository.write_copies(write) is CopiesOutcome.WRITTEN
 
     async def _files_near(
@@ -227,7 +232,12 @@ def _next_state(workout: Workout, known: Workout | None) -> Workout:
 
 
 def _without_copies(workout: Workout, known: Workout | None) -> Workout:
-    return replace(_next_state(workout, known), duplicate_of=None)
+    return replace(
+        workout,
+        version=(_version(known) or 0) + 1,
+        duplicate_of=None,
+        is_separated=known is not None and known.is_separated and not known.is_deleted,
+    )
 
 
 def _states(changes: Sequence[tuple[Workout, Workout | None]]) -> list[Workout]:

@@ -5,6 +5,7 @@ response reports an exhausted limit, the gateway reads no activity until the qua
 ends. While Strava reports the application as inactive, it reads one activity every five minutes.
 """
 
+import asyncio
 from decimal import Decimal
 from typing import Final
 from urllib.parse import urlencode
@@ -39,6 +40,8 @@ from tally.settings import Secret
 SERVICE: Final = "Strava"
 SCOPE: Final = "read,activity:read_all"
 MAX_NAME_LENGTH: Final = 256
+# Activities of a page that are converted in one turn of the event loop: about 1 ms.
+CONVERTED_PER_TURN: Final = 50
 _read_policy = RetryPolicy(
     attempts=3,
     base=0.2,
@@ -172,7 +175,11 @@ class StravaGateway:
         activities = _require_ok(response).decode(list[_Activity], SERVICE)
         if any(found.athlete and found.athlete.id != athlete_id for found in activities):
             raise Unavailable("Strava sent activities of another athlete")
-        workouts = [_workout(found, athlete_id) for found in activities]
+        workouts = list[Workout]()
+        for found in activities:
+            if not len(workouts) % CONVERTED_PER_TURN:
+                await asyncio.sleep(0)  # requests come first
+            workouts.append(_workout(found, athlete_id))
         return sorted(workouts, key=lambda workout: workout.started_at)
 
     async def _read(self, path: str, access_token: str) -> HttpResponse:
