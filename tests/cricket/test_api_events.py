@@ -53,8 +53,10 @@ async def test_a_stream_ends_when_its_token_expires(tmp_path: Path) -> None:
                 await server.application.streams.maintain()
                 server.skip_time(1)
                 await server.application.streams.maintain()
-                ended = await asyncio.wait_for(reader.event(), 20)
-                assert ended == {"event": "session_ended", "data": "{}"}
+                events = [await asyncio.wait_for(reader.event(), 20)]
+                while events[-1]["event"] == "display":
+                    events.append(await asyncio.wait_for(reader.event(), 20))
+                assert events[-1] == {"event": "session_ended", "data": "{}"}
 
 
 async def test_each_user_has_a_limit_of_streams(tmp_path: Path) -> None:
