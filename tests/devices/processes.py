@@ -46,7 +46,9 @@ class ServerProcess:
 
 
 @asynccontextmanager
-async def serve(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterator[ServerProcess]:
+async def serve(
+    folder: Path, writer_process_rate: int = 3_000, streams: int = 10
+) -> AsyncIterator[ServerProcess]:
     """Start a server on a data directory; kill it on exit."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("TALLY_")
@@ -59,6 +61,8 @@ async def serve(folder: Path, writer_process_rate: int = 3_000) -> AsyncIterator
         "TALLY_OPERATOR_TOKEN": ADMIN,
         "TALLY_DEVICES_RATE_LIMIT": "1000000",
         "TALLY_STORE_WRITER_PROCESS_RATE": str(writer_process_rate),
+        "TALLY_STREAMS_PER_PERSON": str(streams),
+        "TALLY_STREAMS_PER_ADDRESS": str(streams),
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
