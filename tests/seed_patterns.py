@@ -57,8 +57,10 @@ def check_descriptions(backend: str, rows: Sequence[PatternRow]) -> None:
 def check_usage(rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Assert that all operations of all patterns, rows by name, were called without an error."""
     for name, row in rows.items():
-        assert row["calls"] > 0, name
         assert row["errors"] == 0, name
+        if row["operation"] == "GetRecords":  # a subscription has no end, and costs no capacity
+            continue
+        assert row["calls"] > 0, name
         for operation in row["operations"]:
             units = operation["read_units"] + operation["write_units"]
             assert operation["calls"] > 0, (name, operation["operation"])

@@ -208,7 +208,7 @@ async def wait_until_built(server: DevicesServer) -> None:
     """Wait until the roll-ups of all devices are built."""
     rollups = RollupRepository(server.application.store)
     async with asyncio.timeout(60):
-        while not (state := await rollups.state()) or state.built_until != ALL_BUILT:
+        while not (state := await rollups.state()) or state.built_until != ALL_BUILT:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

@@ -8,6 +8,7 @@ from tally.store.report import PatternRow
 from tests.devices.harness import (
     ADMIN,
     FIRST_MS,
+    START_MS,
     Board,
     DevicesServer,
     Json,
@@ -75,7 +76,7 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
-    assert len(printed) == 26
+    assert len(printed) == 27
     check_descriptions("devices", printed)
 
 
@@ -105,6 +106,12 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
             "GET",
             "/devices/{hardware_id}/series",
             f"{device}/series?sensor=humidity_pct&from={FIRST_MS}&to={FIRST_MS + 9}",
+            None,
+        ),
+        (
+            "GET",
+            "/devices/{hardware_id}/series",
+            f"{device}/series?sensor=humidity_pct&from={FIRST_MS}&to={START_MS}&points=3",
             None,
         ),
         ("GET", "/devices/{hardware_id}/export", f"{device}/export", None),

@@ -184,16 +184,14 @@ async def test_sensor_values_are_sorted_and_limited(
         readings, *(reading(hardware_id, at, sensors=sensors) for at, sensors in enumerate(names))
     )
     time_range = (START_MS, START_MS + DAY_MS)
-    everything = [*enumerate([1, None, Decimal("2.5"), 3], START_MS)]
+    everything = [*zip(range(START_MS, START_MS + 4), (1, None, Decimal("2.5"), 3), strict=True)]
     measurements = MeasurementRepository(store)
 
     async def values(sensor: str, limit: int | None) -> list[tuple[int, Number | None]]:
         found = measurements.of_sensor(hardware_id, sensor, time_range, limit)
         return [value async for value in found]
 
-    assert await values("a.b", None) == [
-        (START_MS + at, value) for at, value in enumerate(everything)
-    ]
+    assert await values("a.b", None) == everything
     assert await values("a.b", 3) == everything[:3]
     assert await values("none", 100) == [(START_MS + at, None) for at in range(4)]
 

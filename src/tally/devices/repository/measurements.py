@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from tally.devices.model.records import Number
 from tally.devices.repository.readings import (
     DEVICE_READINGS,
-    IN_RANGE,
     MAX_EXPORTED_READINGS,
-    in_range,
+    READING_RANGE,
+    reading_range,
 )
 from tally.store.access import GetRecords, Query, access, param
 from tally.store.errors import PositionExpired, PositionUnknown
@@ -47,7 +47,7 @@ class MeasurementRepository:
 
     @access(
         "One sensor by time range",
-        Query(where=IN_RANGE, project=(F("timestamp_ms"), F("sensors", f"{param('sensor')}"))),
+        Query(where=READING_RANGE, project=(F("timestamp_ms"), F("sensors", f"{param('sensor')}"))),
         table=DEVICE_READINGS,
         by="user",
         trigger="GET /devices/{hardware_id}/series",
@@ -60,7 +60,7 @@ class MeasurementRepository:
         """Iterate over at most `limit` readings: their times, and the sensor's value if any."""
         async for item in self.store.items(
             DEVICE_READINGS,
-            in_range(hardware_id, time_range),
+            reading_range(hardware_id, time_range),
             project=(F("timestamp_ms"), F("sensors", sensor)),
             page=500,
             consistent=True,
@@ -71,7 +71,7 @@ class MeasurementRepository:
 
     @access(
         "All sensors by time range",
-        Query(where=IN_RANGE, project=("ts_batch", "timestamp_ms", "sensors")),
+        Query(where=READING_RANGE, project=("ts_batch", "timestamp_ms", "sensors")),
         table=DEVICE_READINGS,
         trigger="Stream consumers",
         frequency="While roll-ups of older readings are built, and per deleted extreme",
@@ -83,7 +83,7 @@ class MeasurementRepository:
         """Iterate over all readings of a device by `ts_batch`."""
         async for item in self.store.items(
             DEVICE_READINGS,
-            in_range(hardware_id, time_range),
+            reading_range(hardware_id, time_range),
             project=("ts_batch", "timestamp_ms", "sensors"),
             page=500,
             consistent=True,

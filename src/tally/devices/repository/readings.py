@@ -67,14 +67,14 @@ MIN_COLUMNAR_READINGS = 4
 MAX_EXPORTED_READINGS = 50_000_000
 
 
-def in_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
+def reading_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
     first, last = time_range
     return (F("hardware_id") == hardware_id) & F("ts_batch").between(
         f"{first:013}#", f"{last:013}#\uffff"
     )
 
 
-IN_RANGE = in_range(param("hardwareId"), (param("from"), param("to")))
+READING_RANGE = reading_range(param("hardwareId"), (param("from"), param("to")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class ReadingRepository:
 
     @access(
         "Readings by time range",
-        Query(where=IN_RANGE, forward=None),
+        Query(where=READING_RANGE, forward=None),
         table=DEVICE_READINGS,
         by="user",
         trigger="GET /devices/{hardware_id}/readings",
@@ -150,7 +150,7 @@ class ReadingRepository:
         """Return a page of readings in an inclusive time range, and the next start key."""
         page = await self.store.query(
             DEVICE_READINGS,
-            in_range(hardware_id, time_range),
+            reading_range(hardware_id, time_range),
             forward=forward,
             limit=limit,
             start=start,
@@ -159,7 +159,7 @@ class ReadingRepository:
 
     @access(
         "Export readings",
-        Query(where=IN_RANGE),
+        Query(where=READING_RANGE),
         table=DEVICE_READINGS,
         by="user",
         trigger="GET /devices/{hardware_id}/export",
@@ -171,7 +171,7 @@ class ReadingRepository:
     ) -> AsyncGenerator[Reading, None]:
         """Iterate over all readings in the range, sorted by time."""
         async for item in self.store.items(
-            DEVICE_READINGS, in_range(hardware_id, time_range), page=500
+            DEVICE_READINGS, reading_range(hardware_id, time_range), page=500
         ):
             yield _reading(item)
 

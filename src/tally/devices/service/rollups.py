@@ -48,6 +48,7 @@ from tally.kit.tasks import cancel_all
 CONSUMER: Final = "device-rollups"
 LOCK_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 0.5
+IDLE_SECONDS: Final = 1.0  # between looks for a requested rebuild
 # Aggregating so many changes takes a few milliseconds, in which the event loop is busy.
 MAX_BATCH_CHANGES: Final = 500
 MAX_WAITING_CHANGES: Final = 2_000
@@ -151,10 +152,8 @@ class RollupConsumer:
             while True:
                 if state.built_until != ALL_BUILT:
                     state = await self._builder.build_next(state)
-                elif not backlog.changes:
-                    waiting = asyncio.create_task(backlog.has_changes.wait())
-                    await asyncio.wait({waiting, filling}, return_when=asyncio.FIRST_COMPLETED)
-                    await cancel_all({waiting})
+                elif await self._is_outdated(state, backlog, filling):
+                    return
                 if filling.done():
                     filling.result()
                 if backlog.changes:
@@ -163,6 +162,21 @@ class RollupConsumer:
         finally:
             await cancel_all({filling})
             self._backlog = _Backlog()
+
+    async def _is_outdated(
+        self, state: ConsumerState, backlog: _Backlog, filling: "asyncio.Task[None]"
+    ) -> bool:
+        """Wait for a change; return whether a rebuild was requested meanwhile."""
+        if backlog.changes:
+            return False
+        waiting = asyncio.create_task(backlog.has_changes.wait())
+        try:
+            await asyncio.wait(
+                {waiting, filling}, timeout=IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            await cancel_all({waiting})
+        return not backlog.changes and await self._rollups.state() != state
 
     async def _apply_some(self, state: ConsumerState, backlog: _Backlog) -> ConsumerState:
         """Apply as many changes as fit into one transaction."""
