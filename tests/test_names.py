@@ -16,7 +16,6 @@ SOURCE = ROOT / "src" / "tally"
 ROLES = {
     "AdminHandlers",
     "Handlers",
-    "Publisher",
     "Query",  # DynamoDB's names: the request, and its declaration in an access pattern
     "Scan",
     "watch",

@@ -1,8 +1,10 @@
 """Calls every access pattern with all its operations, to compare them with the declarations."""
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
-from tally.cricket.model.events import AlertChoice
+from tally.cricket.model.events import AlertChoice, EventKind, KeyEvent
 from tally.cricket.model.records import (
     ActivityStatus,
     EndReason,
@@ -10,6 +12,7 @@ from tally.cricket.model.records import (
     NotificationKind,
     QuotaWindow,
     TeamFollow,
+    display_key,
     format_start_time,
 )
 from tally.cricket.repository.active_matches import ActiveMatchRepository
@@ -19,6 +22,7 @@ from tally.cricket.repository.display_cache import DisplayCacheRepository
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.cricket.repository.fixtures import FixtureRepository
 from tally.cricket.repository.follows import FollowRepository
+from tally.cricket.repository.key_events import DisplayLog, KeyEventLog
 from tally.cricket.repository.leagues import LeagueRepository
 from tally.cricket.repository.live_activities import LiveActivityRepository
 from tally.cricket.repository.locks import LockRepository
@@ -30,9 +34,20 @@ from tally.cricket.repository.subscriptions import ActivitySubscriptionRepositor
 from tally.cricket.repository.team_seasons import TeamSeasonRepository
 from tally.cricket.repository.teams import TeamRepository
 from tally.cricket.repository.timelines import TimelineRepository
+from tally.store.change_logs import ChangeLog
 from tally.store.store import Store
 from tests.cricket import factories
 from tests.cricket.factories import DAY, MOMENT, NOW
+
+
+@asynccontextmanager
+async def _changes(log: ChangeLog, partition: str) -> AsyncIterator[None]:
+    """Replay and follow the changes that the body makes."""
+    start = (await log.read(partition, None, 1)).position
+    yield
+    assert (await log.read(partition, start, 10)).changes
+    async with aclosing(log.follow(start)) as changes:
+        await anext(changes)
 
 
 async def call_all_access_patterns(store: Store) -> None:
@@ -191,7 +206,9 @@ async def _states(store: Store) -> None:
     await hashes.put(state)
     await hashes.get(state.match_id, state.team_id)
     await hashes.delete(state.match_id, state.team_id)
-    await displays.put(display)
+    key = display_key(display.match_id, display.team_id)
+    async with _changes(DisplayLog(store), key):
+        await displays.put(display)
     await displays.get(display.match_id, display.team_id, NOW)
     await progress.put(processing)
     await progress.get(processing.match_id, NOW)
@@ -240,7 +257,11 @@ async def _matches(store: Store) -> None:
     active_match = factories.active_match()
     await matches.create(active_match)
     await matches.get(active_match.match_id)
-    await matches.save(active_match)
+    saved = await matches.save(active_match)
+    assert saved is not None
+    event = KeyEvent(kind=EventKind.FOUR, innings=1)
+    async with _changes(KeyEventLog(store), saved.match_id):
+        assert await matches.save_with_events(saved, [event], NOW + DAY)
     await matches.renew(active_match.match_id, active_match.owner, MOMENT)
     await matches.take_over(active_match.match_id, "another", MOMENT, MOMENT)
     await matches.set_channel(active_match.match_id, "channel")

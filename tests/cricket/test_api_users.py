@@ -269,8 +269,8 @@ async def test_a_stream_receives_events_and_display_states(
     server: ApiHarness, ana: ApiClient, live_id: str
 ) -> None:
     async with open_stream(ana, f"/matches/{live_id}/events") as reader:
-        first = await reader.event()
-        assert first["event"] == "display"
+        snapshot, first = await reader.event(), await reader.event()
+        assert (snapshot["event"], first["event"]) == ("snapshot", "display")
         server.sportmonks.playbacks[int(live_id)].deliver(6)
         server.skip_time(3)
         await server.poll()

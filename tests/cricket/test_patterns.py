@@ -144,7 +144,7 @@ def test_every_table_has_one_valid_repository(
 ) -> None:
     """Every pattern has a role, trigger and frequency, and every Scan a bound."""
     assert find_problems(CRICKET) == []
-    assert (len(CRICKET.tables()), len(CRICKET.backends["cricket"])) == (19, 18)
+    assert (len(CRICKET.tables()), len(CRICKET.backends["cricket"])) == (20, 20)
     for row in printed_patterns.values():
         assert row.trigger, row.pattern
         assert row.frequency, row.pattern
@@ -158,6 +158,8 @@ async def test_every_method_performs_its_declared_operations(engine: Engine) -> 
     for row in pattern_rows(CRICKET, store.meters):
         assert row.calls > 0, row.pattern
         assert row.errors == 0, row.pattern
+        if row.operation == "GetRecords":
+            continue  # costs no capacity
         for operation in row.operations:
             assert operation.calls > 0, (row.pattern, operation.operation)
             assert operation.read_units + operation.write_units > 0, (

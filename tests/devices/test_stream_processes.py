@@ -27,6 +27,12 @@ class StreamClient:
     received: list[str] = field(default_factory=list)
     last_event_id: str = ""
     snapshots: int = 0
+    _progress: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def wait_for(self, count: int) -> None:
+        while len(self.received) < count:
+            self._progress.clear()
+            await self._progress.wait()
 
     async def run(
         self, servers: list[ServerProcess], connected: asyncio.Event, *, restless: bool
@@ -65,6 +71,7 @@ class StreamClient:
         fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
         if fields.get("event") == "reading":
             self.received.append(str(msgspec.json.decode(fields["data"])["batch_id"]))
+            self._progress.set()
         elif fields.get("event") == "snapshot":
             self.snapshots += 1
         self.last_event_id = fields.get("id", self.last_event_id)
@@ -156,8 +163,7 @@ async def run_streams(
             for sender in senders
         }
         for watcher in watchers:
-            while len(watcher.received) < len(expected[watcher.hardware_id]):
-                await asyncio.sleep(0.05)
+            await watcher.wait_for(len(expected[watcher.hardware_id]))
         for task in running:
             task.cancel()
     for watcher in watchers:

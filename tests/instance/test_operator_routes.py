@@ -18,6 +18,7 @@ from tests.api_response import ApiResponse
 
 AUTOMATION_TOKEN = "automation-token-of-forty-characters-012"
 # All routes for operators, with values for the parameters of their paths.
+PLAYER = "00000000-0000-4000-8000-000000000000"
 ROUTES = (
     ("GET", "/collect/admin/audit?user=ada"),
     ("GET", "/collect/admin/deletions"),
@@ -49,6 +50,9 @@ ROUTES = (
     ("GET", "/devices/devices/AA:BB:CC:DD:EE:FF/stream"),
     ("POST", "/scoreboard/api/v1/admin/leaderboard/rebuild"),
     ("GET", "/scoreboard/api/v1/admin/leaderboard/drift"),
+    ("POST", f"/scoreboard/api/v1/admin/players/{PLAYER}/adjust"),
+    ("POST", f"/scoreboard/api/v1/admin/players/{PLAYER}/ban"),
+    ("POST", f"/scoreboard/api/v1/admin/players/{PLAYER}/unban"),
 )
 CHANGES = [route for route in ROUTES if route[0] != "GET"]
 READS = [route for route in ROUTES if route[0] == "GET"]
