@@ -105,7 +105,7 @@ async def watched_boards(
             .build()
             .send()
         )
-        key = str((await created.json())["key"])
+        key = str((await created.json())["api_key"])
         senders = [RetryingBoard(client, key, batches=batches) for _ in range(boards)]
         for sender in senders:
             await (
