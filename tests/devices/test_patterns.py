@@ -76,7 +76,7 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
-    assert len(printed) == 27
+    assert len(printed) == 29
     check_descriptions("devices", printed)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from tally.app import open_application
 from tally.cli.startup import explained_errors, load_settings, local_user
-from tally.devices.repository.rollups import ALL_BUILT, ConsumerState, RollupRepository
+from tally.devices.repository.rollups import ALL_BUILT, NONE_BUILT, ConsumerState, RollupRepository
 
 devices_commands = typer.Typer(no_args_is_help=True)
 
@@ -38,7 +38,7 @@ def show_rollups(
 
     with explained_errors():
         state = asyncio.run(run())
-    if state is None or not state.built_until:
+    if state is None or state.built_until == NONE_BUILT:
         typer.echo("Roll-ups will be built by the running server.")
     elif state.built_until == ALL_BUILT:
         typer.echo("Roll-ups are complete.")

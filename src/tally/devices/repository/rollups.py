@@ -49,9 +49,11 @@ DEVICE_ROLLUPS = Table(
         ),
         Attribute("has_omitted_sensors", "BOOL", about="set if there were over 128 sensors"),
         Attribute("position", "S", about="of the consumer: the last change that was applied"),
-        Attribute("built_until", "S", about="of the consumer: {hardware_id}#{day_ms:013}, or ~"),
+        Attribute("built_until", "S", about="of the consumer: {hardware_id}#{day_ms:013}, - or ~"),
     ),
 )
+# Sort before and after the keys of all devices.
+NONE_BUILT: Final = "-"
 ALL_BUILT: Final = "~"
 MAX_WRITES: Final = 99  # of a transaction, beside the position
 MAX_DEVICE_ROLLUPS: Final = 2_000_000  # hours and days of a hundred years
@@ -130,7 +132,7 @@ class RollupRepository:
     async def start(self, previous: ConsumerState | None, position: str) -> None:
         """Build all roll-ups again from this position on, unless another consumer has started."""
         condition = not_exists("bucket") if previous is None else _is_unchanged(previous)
-        item = {**_CONSUMER_KEY, "position": position, "built_until": ""}
+        item = {**_CONSUMER_KEY, "position": position, "built_until": NONE_BUILT}
         try:
             await self.store.put(DEVICE_ROLLUPS, item, condition=condition)
         except ConditionFailed as error:
@@ -148,7 +150,10 @@ class RollupRepository:
         """Make the consumer build all roll-ups again; return False if it has never run."""
         try:
             await self.store.update(
-                DEVICE_ROLLUPS, _CONSUMER_KEY, F("built_until").set(""), condition=exists("bucket")
+                DEVICE_ROLLUPS,
+                _CONSUMER_KEY,
+                F("built_until").set(NONE_BUILT),
+                condition=exists("bucket"),
             )
         except ConditionFailed:
             return False

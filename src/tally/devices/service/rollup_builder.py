@@ -25,6 +25,7 @@ from tally.devices.repository.measurements import Measurement, MeasurementReposi
 from tally.devices.repository.rollups import (
     ALL_BUILT,
     MAX_WRITES,
+    NONE_BUILT,
     ConsumerState,
     RollupKey,
     RollupRepository,
@@ -87,7 +88,7 @@ class RollupBuilder:
         """
         while self.listed and f"{self.listed[-1]}#{ALL_BUILT}" <= built_until:
             self.listed.pop()
-        if not self.listed or not built_until:
+        if not self.listed or built_until == NONE_BUILT:
             ids = [hardware_id async for hardware_id in self.devices.all_ids()]
             self.listed[:] = sorted(
                 (found for found in ids if f"{found}#{ALL_BUILT}" > built_until), reverse=True
