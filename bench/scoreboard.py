@@ -25,7 +25,7 @@ from bench.scoreboard_harness import (
 )
 from bench.stream_subscribers import StreamSubscriber, subscribe
 from tally.kit.clock import SystemClock
-from tally.scoreboard.model import ScoreChange
+from tally.scoreboard.model.scores import ScoreChange
 
 _RATE = 200
 _CLIENTS = 8

@@ -22,7 +22,8 @@ from tally.kit.ids import new_uuid
 from tally.kit.keyring import Keyring
 from tally.kit.metrics import Metrics
 from tally.kit.token_issuer import TokenIssuer
-from tally.scoreboard.model import CompletedAction, PlayerSession, RefreshState
+from tally.scoreboard.model.accounts import PlayerSession, RefreshState
+from tally.scoreboard.model.scores import CompletedAction
 from tally.scoreboard.repository.database import Database, PoolLimits, open_database_pool
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.metrics import StorageMetrics

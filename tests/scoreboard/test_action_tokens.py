@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tally.errors import Invalid
 from tally.kit.keyring import Key, Keyring
-from tally.scoreboard.model import MAX_ACTION_ID_LENGTH, MAX_ACTION_SCORE, CompletedAction
+from tally.scoreboard.model.scores import MAX_ACTION_ID_LENGTH, MAX_ACTION_SCORE, CompletedAction
 from tally.scoreboard.service.action_tokens import MAX_TOKEN_LENGTH, ActionTokens, hash_token
 from tally.settings import Secret
 

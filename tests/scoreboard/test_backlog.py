@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.scoreboard.model import MAX_SCORE, Score
+from tally.scoreboard.model.scores import MAX_SCORE, Score
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.rate_limits import LocalSlidingWindows
 

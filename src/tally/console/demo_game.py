@@ -12,7 +12,7 @@ from tally.console.context import ConsoleContext
 from tally.console.leaderboard import LeaderboardView
 from tally.console.shell import card
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import ClientInfo
+from tally.scoreboard.model.accounts import ClientInfo
 from tally.scoreboard.service.accounts import AccountRegistration
 from tally.scoreboard.wiring import Scoreboard
 

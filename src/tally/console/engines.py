@@ -11,7 +11,7 @@ from tally.console.formatting import format_duration, format_rate, format_size
 from tally.errors import TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.clock import DeadlineExceeded, finish_within
-from tally.scoreboard.model import DatabaseStats
+from tally.scoreboard.model.statistics import DatabaseStats
 from tally.scoreboard.wiring import Scoreboard
 from tally.store.errors import StoreError
 from tally.store.sqlite.engine import SqliteEngine

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from tally.console.shell import Region, card, empty_state
 from tally.errors import TallyError
-from tally.scoreboard.model import Standing
+from tally.scoreboard.model.scores import Standing
 from tally.scoreboard.wiring import Scoreboard
 
 ROWS: Final = 10

@@ -21,7 +21,8 @@ from tally.app import Application, build_app, open_application
 from tally.kit.clock import Clock, ManualClock, SystemClock
 from tally.kit.ids import new_uuid
 from tally.kit.server import serving
-from tally.scoreboard.model import ClientInfo, NewUser, Score
+from tally.scoreboard.model.accounts import ClientInfo, NewUser
+from tally.scoreboard.model.scores import Score
 from tally.scoreboard.wiring import Scoreboard
 from tally.settings import Secret, Settings
 from tests.api_response import ApiResponse

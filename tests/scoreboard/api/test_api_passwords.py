@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tally.kit.clock import ManualClock
-from tally.scoreboard.model import ClientInfo
+from tally.scoreboard.model.accounts import ClientInfo
 from tests.api_response import ApiResponse, expect_error
 from tests.scoreboard.api.harness import (
     PLAYER_HASH,

@@ -12,7 +12,7 @@ import pytest
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tally.kit.keyring import Key
-from tally.scoreboard.model import MAX_SCORE
+from tally.scoreboard.model.scores import MAX_SCORE
 from tally.settings import Secret
 from tests.api_response import expect_error
 from tests.scoreboard.api.harness import (

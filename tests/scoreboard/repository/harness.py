@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from tally.kit.clock import SystemClock
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import AppliedScoreChange, NewUser, Score, ScoreChange, User
+from tally.scoreboard.model.accounts import NewUser, User
+from tally.scoreboard.model.scores import AppliedScoreChange, Score, ScoreChange
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
 from tally.scoreboard.repository.database import Database

@@ -7,19 +7,17 @@ from datetime import timedelta
 import pytest
 
 from tally.errors import Invalid, NotFound
-from tally.scoreboard.model import (
-    ActionExists,
+from tally.scoreboard.model.accounts import (
     ClientInfo,
-    CompletedAction,
-    EmailTaken,
     NewUser,
     PlayerSession,
     RefreshState,
     User,
-    UsernameTaken,
     is_canonical_user_id,
     parse_user_id,
 )
+from tally.scoreboard.model.errors import ActionExists, EmailTaken, UsernameTaken
+from tally.scoreboard.model.scores import CompletedAction
 from tests.scoreboard.repository.harness import START, Repositories, at
 
 

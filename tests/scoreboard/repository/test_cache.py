@@ -10,7 +10,7 @@ import pytest
 
 from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.model import CachedSession, SlidingWindow
+from tally.scoreboard.model.accounts import CachedSession, SlidingWindow
 from tally.scoreboard.repository.cache import (
     ACTION_TOKEN,
     SESSION,
@@ -219,7 +219,7 @@ async def test_a_repeated_call_sets_another_version(repositories: Repositories) 
             "remove",
             repositories.redis.script(REMOVE),
             (*KEYS, "mark"),
-            ("the id", player.user_id, 1),
+            ("the id", player.user_id, 1, 0),
         )
         versions.add(await repositories.redis.client.get(VERSION))
     assert len(versions) == 2

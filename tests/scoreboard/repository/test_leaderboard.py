@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from tally.scoreboard.model import CacheUnavailable, LeaderboardNotCached, RebuildInProgress, Score
+from tally.scoreboard.model.errors import CacheUnavailable, LeaderboardNotCached, RebuildInProgress
+from tally.scoreboard.model.scores import Score
 from tally.scoreboard.repository.database import Row
 from tally.scoreboard.repository.leaderboard import (
     CHANGED,

@@ -11,17 +11,9 @@ from hypothesis import strategies as st
 
 from tally.kit.clock import SystemClock
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import (
-    MAX_SCORE,
-    Adjustment,
-    LeaderboardPage,
-    Score,
-    ScoreOverflow,
-    ScoreUnderflow,
-    SlidingWindow,
-    User,
-    percentile,
-)
+from tally.scoreboard.model.accounts import SlidingWindow, User
+from tally.scoreboard.model.errors import ScoreOverflow, ScoreUnderflow
+from tally.scoreboard.model.scores import MAX_SCORE, Adjustment, LeaderboardPage, Score, percentile
 from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.repository.rate_limits import RateLimitRepository, VersionedPage
 from tests.scoreboard.repository.harness import START, Repositories

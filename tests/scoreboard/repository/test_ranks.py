@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tally.scoreboard.model import MAX_SCORE, Score
+from tally.scoreboard.model.scores import MAX_SCORE, Score
 from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tests.scoreboard.repository.harness import START, Repositories
 

@@ -6,14 +6,9 @@ import secrets
 import pytest
 
 from tally.errors import NotFound
-from tally.scoreboard.model import (
-    MAX_SCORE,
-    CompletedAction,
-    ForeignActionToken,
-    Score,
-    ScoreOverflow,
-    User,
-)
+from tally.scoreboard.model.accounts import User
+from tally.scoreboard.model.errors import ForeignActionToken, ScoreOverflow
+from tally.scoreboard.model.scores import MAX_SCORE, CompletedAction, Score
 from tests.scoreboard.repository.harness import START, Repositories, at, score_change
 
 

@@ -8,7 +8,9 @@ import pytest
 from tally.errors import Unavailable
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.model import CacheUnavailable, Score, SlidingWindow
+from tally.scoreboard.model.accounts import SlidingWindow
+from tally.scoreboard.model.errors import CacheUnavailable
+from tally.scoreboard.model.scores import Score
 from tally.scoreboard.repository.database import PoolLimits, open_database_pool
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.metrics import StorageMetrics

@@ -11,7 +11,8 @@ from tally.kit.body import read_json
 from tally.kit.http import NO_STORE, Json
 from tally.kit.ids import new_uuid
 from tally.scoreboard.api.schemas import requests, responses
-from tally.scoreboard.model import Adjustment, parse_user_id
+from tally.scoreboard.model.accounts import parse_user_id
+from tally.scoreboard.model.scores import Adjustment
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.moderation import Moderation
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from tally.kit.auth import Claims, bearer_token, read_header, require_key
-from tally.scoreboard.model import MAX_USER_AGENT_LENGTH, ClientInfo
+from tally.scoreboard.model.accounts import MAX_USER_AGENT_LENGTH, ClientInfo
 from tally.scoreboard.service.sessions import AuthenticatedPlayer, PlayerSessions
 from tally.settings import Secret
 

@@ -22,12 +22,8 @@ from tally.scoreboard.api.auth import ScoreboardAuth, client_info, score_event_c
 from tally.scoreboard.api.page_cache import PageCache, page_response
 from tally.scoreboard.api.rate_limits import RequestLimits
 from tally.scoreboard.api.schemas import requests, responses
-from tally.scoreboard.model import (
-    ProfileChange,
-    from_microseconds,
-    parse_user_id,
-    to_microseconds,
-)
+from tally.scoreboard.model.accounts import ProfileChange, parse_user_id
+from tally.scoreboard.model.scores import from_microseconds, to_microseconds
 from tally.scoreboard.service.accounts import AccountRegistration
 from tally.scoreboard.service.services import ScoreboardServices
 

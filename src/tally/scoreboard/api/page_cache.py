@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tally.kit.http import NO_STORE, Json
 from tally.scoreboard.api.schemas.responses import LeaderboardResponse
-from tally.scoreboard.model import LeaderboardPage
+from tally.scoreboard.model.scores import LeaderboardPage
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 # Memory of an entry besides its body.

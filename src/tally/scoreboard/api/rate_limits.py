@@ -9,7 +9,7 @@ from starlette.requests import Request
 from tally.errors import TallyError, Unavailable
 from tally.kit.addresses import client_address
 from tally.kit.rate_limits import adjust_rate_limit, record_rate_limit
-from tally.scoreboard.model import SlidingWindow
+from tally.scoreboard.model.accounts import SlidingWindow
 from tally.scoreboard.service.rate_limits import SlidingWindowLimiter
 from tally.settings import Settings
 

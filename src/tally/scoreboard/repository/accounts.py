@@ -8,14 +8,8 @@ from typing import Final
 import asyncpg
 
 from tally.errors import NotFound
-from tally.scoreboard.model import (
-    EmailTaken,
-    NewUser,
-    ProfileChange,
-    User,
-    UserCredentials,
-    UsernameTaken,
-)
+from tally.scoreboard.model.accounts import NewUser, ProfileChange, User, UserCredentials
+from tally.scoreboard.model.errors import EmailTaken, UsernameTaken
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = "id, username, email, avatar_url, created_at, updated_at"

@@ -7,7 +7,8 @@ from typing import Final
 import asyncpg
 
 from tally.errors import NotFound
-from tally.scoreboard.model import ActionExists, CompletedAction
+from tally.scoreboard.model.errors import ActionExists
+from tally.scoreboard.model.scores import CompletedAction
 from tally.scoreboard.repository.database import Database
 
 _CREATE: Final = """

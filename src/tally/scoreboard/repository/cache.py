@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tally.scoreboard.model import CachedSession
+from tally.scoreboard.model.accounts import CachedSession
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 
 SESSION: Final = "session:"

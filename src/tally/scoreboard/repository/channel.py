@@ -12,7 +12,7 @@ from typing import Any, Final
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.retry import full_jitter
-from tally.scoreboard.model import CacheUnavailable
+from tally.scoreboard.model.errors import CacheUnavailable
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 
 UPDATES: Final = "leaderboard:updates"

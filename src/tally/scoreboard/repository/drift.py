@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tally.scoreboard.model import DriftReport, Score
+from tally.scoreboard.model.scores import Score
+from tally.scoreboard.model.statistics import DriftReport
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.scores import ScoreRepository
 

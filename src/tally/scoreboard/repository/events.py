@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tally.scoreboard.model import ScoreEvent, ScoreEventPage
+from tally.scoreboard.model.scores import ScoreEvent, ScoreEventPage
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = (

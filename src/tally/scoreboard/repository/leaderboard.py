@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import (
+from tally.scoreboard.model.errors import LeaderboardNotCached
+from tally.scoreboard.model.scores import (
     MAX_SCORE,
-    LeaderboardNotCached,
     LeaderboardPage,
     Score,
     Standing,

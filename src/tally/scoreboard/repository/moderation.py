@@ -11,7 +11,8 @@ from typing import Final
 import asyncpg
 
 from tally.errors import NotFound
-from tally.scoreboard.model import MAX_SCORE, ActionExists, Adjustment, ScoreUnderflow
+from tally.scoreboard.model.errors import ActionExists, ScoreUnderflow
+from tally.scoreboard.model.scores import MAX_SCORE, Adjustment
 from tally.scoreboard.repository.database import Connection, Database
 from tally.scoreboard.repository.scores import player_banned, score_overflow
 

@@ -13,7 +13,8 @@ from typing import Final
 
 from tally.kit.clock import Clock
 from tally.kit.rate_limits import RateLimitStatus
-from tally.scoreboard.model import CachedSession, LeaderboardPage, SlidingWindow
+from tally.scoreboard.model.accounts import CachedSession, SlidingWindow
+from tally.scoreboard.model.scores import LeaderboardPage
 from tally.scoreboard.repository.cache import ACTION_TOKEN, SESSION, decode_session
 from tally.scoreboard.repository.leaderboard import KEYS, decode_page
 from tally.scoreboard.repository.redis_client import InstrumentedRedis

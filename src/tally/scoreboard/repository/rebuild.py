@@ -11,7 +11,8 @@ import asyncio
 from typing import Final
 
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import CacheUnavailable, RebuildInProgress, to_microseconds
+from tally.scoreboard.model.errors import CacheUnavailable, RebuildInProgress
+from tally.scoreboard.model.scores import to_microseconds
 from tally.scoreboard.repository.database import Row
 from tally.scoreboard.repository.leaderboard import KEYS, LEADERBOARD, REBUILDING
 from tally.scoreboard.repository.redis_client import InstrumentedRedis

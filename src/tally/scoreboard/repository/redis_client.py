@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import CacheUnavailable
+from tally.scoreboard.model.errors import CacheUnavailable
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.multiplexed_redis import MultiplexedRedis
 

@@ -10,17 +10,15 @@ import asyncpg
 from tally.errors import NotFound, Unavailable
 from tally.kit.clock import Clock
 from tally.kit.retry import RetryPolicy
-from tally.scoreboard.model import (
+from tally.scoreboard.model.accounts import is_canonical_user_id
+from tally.scoreboard.model.errors import ForeignActionToken, PlayerBanned, ScoreOverflow
+from tally.scoreboard.model.scores import (
     MAX_SCORE,
     AppliedScoreChange,
-    ForeignActionToken,
     LeaderboardPage,
-    PlayerBanned,
     Score,
     ScoreChange,
-    ScoreOverflow,
     Standing,
-    is_canonical_user_id,
 )
 from tally.scoreboard.repository import score_statements as statements
 from tally.scoreboard.repository.database import Database, Row

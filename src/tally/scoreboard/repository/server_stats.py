@@ -1,6 +1,6 @@
 """Statistics that PostgreSQL and Redis maintain themselves, so reading them is cheap."""
 
-from tally.scoreboard.model import CacheStats, DatabaseStats
+from tally.scoreboard.model.statistics import CacheStats, DatabaseStats
 from tally.scoreboard.repository.database import Database
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tally.scoreboard.model import (
+from tally.scoreboard.model.accounts import (
     MAX_USER_AGENT_LENGTH,
     ClientInfo,
     PasswordChange,

@@ -15,7 +15,7 @@ from tally.errors import RateLimited
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.model import UserCredentials
+from tally.scoreboard.model.accounts import UserCredentials
 from tally.scoreboard.repository.failed_sign_ins import BackOff, FailedSignInRepository
 from tally.scoreboard.service.action_tokens import hash_token
 

@@ -8,16 +8,15 @@ from tally.kit import logs
 from tally.kit.addresses import NO_ADDRESS, counted_address
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
-from tally.scoreboard.model import (
+from tally.scoreboard.model.accounts import (
     ClientInfo,
     NewUser,
     PasswordChange,
     ProfileChange,
-    Score,
-    ScoreEventPage,
     User,
     UserCredentials,
 )
+from tally.scoreboard.model.scores import Score, ScoreEventPage
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.scores import ScoreRepository

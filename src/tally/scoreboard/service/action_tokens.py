@@ -17,7 +17,7 @@ import msgspec
 
 from tally.errors import Invalid
 from tally.kit.keyring import Keyring
-from tally.scoreboard.model import (
+from tally.scoreboard.model.scores import (
     MAX_ACTION_ID_LENGTH,
     MAX_ACTION_SCORE,
     CompletedAction,

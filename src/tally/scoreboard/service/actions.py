@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tally.kit.clock import Clock
-from tally.scoreboard.model import CompletedAction
+from tally.scoreboard.model.scores import CompletedAction
 from tally.scoreboard.repository.actions import ActionRepository
 from tally.scoreboard.service.action_tokens import ActionTokens, truncate_to_second
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from tally.errors import Unavailable
 from tally.kit.rate_limits import RateLimitStatus
-from tally.scoreboard.model import SlidingWindow
+from tally.scoreboard.model.accounts import SlidingWindow
 from tally.scoreboard.repository.rate_limits import RateLimitRepository, VersionedPage
 from tally.scoreboard.service.action_tokens import hash_token
 from tally.scoreboard.service.leaderboard import Leaderboard

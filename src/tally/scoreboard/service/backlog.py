@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from tally.kit import logs
-from tally.scoreboard.model import MAX_SCORE, Score
+from tally.scoreboard.model.scores import MAX_SCORE, Score
 
 MAX_PENDING: Final = 50_000
 

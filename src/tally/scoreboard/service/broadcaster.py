@@ -20,7 +20,7 @@ from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
 from tally.kit.tasks import cancel_all
-from tally.scoreboard.model import LeaderboardPage
+from tally.scoreboard.model.scores import LeaderboardPage
 from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.ports import LeaderboardUpdate, Publisher, RankedPlayer
@@ -69,6 +69,9 @@ class LeaderboardBroadcaster:
         self._delivery_due = asyncio.Event()
         self._last_on_channel: LeaderboardUpdate | None = None
         self._last_delivered: LeaderboardUpdate | None = None
+        # The changes that were reported, and those that `_last_delivered` includes.
+        self._reported_changes = 0
+        self._delivered_changes = 0
 
     @property
     def viewer_count(self) -> int:
@@ -83,14 +86,22 @@ class LeaderboardBroadcaster:
     def notify_change(self) -> None:
         """Report that the top of the leaderboard or the number of players may have changed."""
         self._channel_due.set()
+        self._require_delivery()
+
+    def _require_delivery(self) -> None:
+        self._reported_changes += 1
         self._delivery_due.set()
 
     async def snapshot(self) -> LeaderboardUpdate:
-        """Return the current top for a new subscriber: the last delivered one, or a fresh read."""
-        latest = self._last_delivered
-        if latest is None:
+        """Return the current top for a new subscriber.
+
+        That is the last delivered one, or a fresh read if a change after it was reported.
+        """
+        latest, changes = self._last_delivered, self._reported_changes
+        if latest is None or self._delivered_changes != changes:
             latest = self._build_update(await self._leaderboard.top(PUBLISHED_RANKS), ())
-            self._last_delivered = self._last_delivered or latest
+            if self._last_delivered is None:
+                self._last_delivered, self._delivered_changes = latest, changes
         return msgspec.structs.replace(latest, changed_positions=())
 
     @asynccontextmanager
@@ -109,11 +120,11 @@ class LeaderboardBroadcaster:
             await cancel_all(tasks)
 
     async def _on_message(self, _: bytes) -> None:
-        self._delivery_due.set()
+        self._require_delivery()
 
     async def _on_subscribed(self) -> None:
         """Read the leaderboard: messages sent before the subscription are lost."""
-        self._delivery_due.set()
+        self._require_delivery()
 
     async def _publish_to_channel(self) -> None:
         while True:
@@ -136,6 +147,7 @@ class LeaderboardBroadcaster:
         while True:
             await self._delivery_due.wait()
             self._delivery_due.clear()
+            changes = self._reported_changes
             if not self._publisher.has_subscribers():
                 self._last_delivered = None  # the next subscriber triggers a fresh read
                 await self._clock.sleep(DELIVERY_INTERVAL_SECONDS)
@@ -151,20 +163,22 @@ class LeaderboardBroadcaster:
                 await self._clock.sleep(POLL_SECONDS)
                 self._delivery_due.set()
                 continue
-            self._deliver(page)
+            self._deliver(page, changes)
             await self._clock.sleep(DELIVERY_INTERVAL_SECONDS)
 
-    def _deliver(self, page: LeaderboardPage) -> None:
+    def _deliver(self, page: LeaderboardPage, changes: int) -> None:
+        """Publish the page, read when so many changes had been reported, if it is new."""
         update = self._build_update(page, _players(self._last_delivered))
         if _is_changed(self._last_delivered, update):
             self._publisher.publish(update)
             self._last_delivered = update
+        self._delivered_changes = changes
 
     async def _poll_while_redis_fails(self) -> None:
         while True:
             await self._clock.sleep(POLL_SECONDS)
             if self._breaker.is_failing:
-                self._delivery_due.set()
+                self._require_delivery()
 
     def _build_update(
         self, page: LeaderboardPage, before: Sequence[RankedPlayer]

@@ -6,12 +6,9 @@ from functools import partial
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import (
-    CachedSession,
-    DriftReport,
-    LeaderboardNotCached,
-    RebuildInProgress,
-)
+from tally.scoreboard.model.accounts import CachedSession
+from tally.scoreboard.model.errors import LeaderboardNotCached, RebuildInProgress
+from tally.scoreboard.model.statistics import DriftReport
 from tally.scoreboard.repository.cache import SessionCache
 from tally.scoreboard.repository.drift import DriftChecker
 from tally.scoreboard.repository.leaderboard import LeaderboardCache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tally.errors import NotFound, TallyError
-from tally.scoreboard.model import LeaderboardPage, Standing
+from tally.scoreboard.model.scores import LeaderboardPage, Standing
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.scores import ScoreRepository, player_banned
 from tally.scoreboard.service.backlog import Backlog

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tally.errors import Unavailable
-from tally.scoreboard.model import MAX_SCORE, Score
+from tally.scoreboard.model.scores import MAX_SCORE, Score
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import Adjustment, Standing
+from tally.scoreboard.model.scores import Adjustment, Standing
 from tally.scoreboard.repository.moderation import ModerationRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.leaderboard import Leaderboard

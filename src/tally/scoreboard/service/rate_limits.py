@@ -11,7 +11,7 @@ from typing import Final
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.rate_limits import RateLimitExceeded, RateLimitStatus
-from tally.scoreboard.model import SlidingWindow
+from tally.scoreboard.model.accounts import SlidingWindow
 from tally.scoreboard.repository.rate_limits import WINDOW_SECONDS, RateLimitRepository
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 

@@ -13,7 +13,7 @@ from tally.errors import Unavailable
 from tally.kit.breaker import Breaker, BreakerState
 from tally.kit.clock import Clock
 from tally.kit.metrics import Metrics
-from tally.scoreboard.model import CacheUnavailable, LeaderboardNotCached
+from tally.scoreboard.model.errors import CacheUnavailable, LeaderboardNotCached
 
 T = TypeVar("T")
 F = TypeVar("F")

@@ -15,7 +15,7 @@ import hmac
 import secrets
 from typing import Final
 
-from tally.scoreboard.model import PlayerSession, is_canonical_user_id
+from tally.scoreboard.model.accounts import PlayerSession, is_canonical_user_id
 from tally.scoreboard.service.action_tokens import hash_token
 
 # Bounds the work for a token that was never valid: about 20 ms.

@@ -17,7 +17,7 @@ import msgspec
 from tally.errors import Invalid, NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model import AppliedScoreChange, ScoreChange
+from tally.scoreboard.model.scores import AppliedScoreChange, ScoreChange
 from tally.scoreboard.repository.cache import ResponseCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, invalid_action_token

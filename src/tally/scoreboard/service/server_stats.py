@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tally.scoreboard.model import CacheStats, DatabaseStats
+from tally.scoreboard.model.statistics import CacheStats, DatabaseStats
 from tally.scoreboard.repository.database import Database
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
 from tally.scoreboard.repository.server_stats import read_cache_stats, read_database_stats

@@ -18,7 +18,7 @@ from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
 from tally.kit.token_issuer import TokenIssuer
-from tally.scoreboard.model import (
+from tally.scoreboard.model.accounts import (
     CachedSession,
     ClientInfo,
     PasswordChange,

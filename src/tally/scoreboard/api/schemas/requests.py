@@ -9,16 +9,18 @@ import msgspec
 from msgspec import Meta
 
 from tally.kit.body import StrictStruct
-from tally.scoreboard.model import (
+from tally.scoreboard.model.accounts import (
+    MAX_AVATAR_URL_LENGTH,
+    MAX_EMAIL_LENGTH,
+    MAX_USERNAME_LENGTH,
+)
+from tally.scoreboard.model.scores import (
     MAX_ACTION_ID_LENGTH,
     MAX_ACTION_SCORE,
     MAX_ADJUSTMENT,
     MAX_ADJUSTMENT_ID_LENGTH,
-    MAX_AVATAR_URL_LENGTH,
-    MAX_EMAIL_LENGTH,
     MAX_PAGE_SIZE,
     MAX_REASON_LENGTH,
-    MAX_USERNAME_LENGTH,
 )
 
 UUID: Final = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"

@@ -5,16 +5,15 @@ from typing import Any, Self
 
 import msgspec
 
-from tally.scoreboard.model import (
-    DriftReport,
+from tally.scoreboard.model.accounts import PlayerSession, User
+from tally.scoreboard.model.scores import (
     LeaderboardPage,
-    PlayerSession,
     ScoreEvent,
     ScoreEventPage,
     Standing,
-    User,
     percentile,
 )
+from tally.scoreboard.model.statistics import DriftReport
 from tally.scoreboard.service.sessions import SessionTokens
 
 

@@ -1,0 +1,1 @@
+"""Data and rules of the scoreboard, without I/O or clock."""
