@@ -224,12 +224,17 @@ class Store(StoreRequests):
 
         After None, return an empty page at the end of the stream. Raise like `changes`.
         """
-        self._authorize_stream(api.ReadChanges(table, after), counted=True)
+        invocation, use = self._authorize_stream(api.ReadChanges(table, after), counted=True)
+        meter = self.meters.of(invocation.pattern).operations[use]
+        started = self.clock.monotonic()
         try:
-            return await self._engine.read_changes(table, partition, after, limit)
+            page = await self._engine.read_changes(table, partition, after, limit)
         except StorageDamaged as error:
             self.damage.record(error)
             raise
+        meter.record_call(self.clock.monotonic() - started)
+        meter.items += len(page.changes)
+        return page
 
     async def has_changes(self, table: Table, *, after: str, until: str) -> bool:
         """Whether the table has changes between two positions.

@@ -12,13 +12,13 @@ from tally.store.values import Item
 
 # DynamoDB ignores older timestamps: they are probably mistakes, such as milliseconds divided twice.
 _MAX_AGE_SECONDS = 5 * 365 * 86_400.0
-_MAX_ROWS_PER_DELETE = 10  # rows to read per item that may be deleted
+_MAX_ROWS_READ = 10_000  # items whose expiry was extended are read in vain; the next sweep goes on
 
 
 def sweep(connection: apsw.Connection, layout: Layout, now: float, limit: int) -> int:
     """Delete up to `limit` expired items and return their number."""
     deleted = reads = 0
-    while deleted < limit and reads < limit * _MAX_ROWS_PER_DELETE:
+    while deleted < limit and reads < _MAX_ROWS_READ:
         rows = pop_due_rows(connection, layout.table, layout.rows, now, limit - deleted)
         if rows is None:
             break
