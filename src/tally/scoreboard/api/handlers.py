@@ -125,10 +125,13 @@ class Handlers:
                 field="metadata",
             )
         user_id = parse_user_id(body.user_id)
-        async with self.limits.refunding_failures(request, window):
+        try:
             token, expires_at, is_new = await self.services.actions.complete(
                 body.action_id, user_id, body.max_score, body.metadata
             )
+        except Exception as error:
+            await self.limits.refund_failure(request, window, error)
+            raise
         if not is_new:
             await self.limits.refund(request, window)
         return Json(responses.ActionTokenResponse(token, expires_at), 201, NO_STORE)
@@ -148,10 +151,13 @@ class Handlers:
         record_rate_limit(request.scope, admitted.status)
         response = admitted.response
         if response is None:
-            async with self.limits.refunding_failures(request, window):
+            try:
                 response, is_replay = await self.services.scores.update(
                     action, body.score_delta, score_event_client_info(client_info(request))
                 )
+            except Exception as error:
+                await self.limits.refund_failure(request, window, error)
+                raise
             if is_replay:
                 await self.limits.refund(request, window)
         return Response(response, 200, NO_STORE, "application/json")

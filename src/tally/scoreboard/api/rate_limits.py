@@ -1,7 +1,6 @@
 """Rate limits on requests, by kind of request."""
 
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -52,17 +51,12 @@ class RequestLimits:
         await self.limiter.refund(window)
         adjust_rate_limit(request.scope, 1)
 
-    @asynccontextmanager
-    async def refunding_failures(
-        self, request: Request, window: SlidingWindow
-    ) -> AsyncIterator[None]:
-        """Undo the count of a request that fails through no fault of the client."""
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, TallyError) or isinstance(error, Unavailable):
-                await self.refund(request, window)
-            raise
+    async def refund_failure(
+        self, request: Request, window: SlidingWindow, error: Exception
+    ) -> None:
+        """Undo the count of a request if the error is no fault of the client."""
+        if not isinstance(error, TallyError) or isinstance(error, Unavailable):
+            await self.refund(request, window)
 
     async def _count(self, request: Request, window: SlidingWindow) -> None:
         record_rate_limit(request.scope, await self.limiter.hit(window))

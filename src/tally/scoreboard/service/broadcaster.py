@@ -72,6 +72,8 @@ class LeaderboardBroadcaster:
         # The changes that were reported, and those that `_last_delivered` includes.
         self._reported_changes = 0
         self._delivered_changes = 0
+        # One read at a time, so that no delivery has an older state than an earlier snapshot.
+        self._reading = asyncio.Lock()
 
     @property
     def viewer_count(self) -> int:
@@ -97,11 +99,12 @@ class LeaderboardBroadcaster:
 
         That is the last delivered one, or a fresh read if a change after it was reported.
         """
-        latest, changes = self._last_delivered, self._reported_changes
-        if latest is None or self._delivered_changes != changes:
-            latest = self._build_update(await self._leaderboard.top(PUBLISHED_RANKS), ())
-            if self._last_delivered is None:
-                self._last_delivered, self._delivered_changes = latest, changes
+        async with self._reading:
+            latest, changes = self._last_delivered, self._reported_changes
+            if latest is None or self._delivered_changes != changes:
+                latest = self._build_update(await self._leaderboard.top(PUBLISHED_RANKS), ())
+                if self._last_delivered is None:
+                    self._last_delivered, self._delivered_changes = latest, changes
         return msgspec.structs.replace(latest, changed_positions=())
 
     @asynccontextmanager
@@ -147,13 +150,12 @@ class LeaderboardBroadcaster:
         while True:
             await self._delivery_due.wait()
             self._delivery_due.clear()
-            changes = self._reported_changes
             if not self._publisher.has_subscribers():
                 self._last_delivered = None  # the next subscriber triggers a fresh read
                 await self._clock.sleep(DELIVERY_INTERVAL_SECONDS)
                 continue
             try:
-                page = await self._leaderboard.top(PUBLISHED_RANKS)
+                await self._deliver()
             except Unavailable as error:
                 _log.warning(
                     "Leaderboard update not delivered: PostgreSQL and Redis are unavailable",
@@ -163,16 +165,18 @@ class LeaderboardBroadcaster:
                 await self._clock.sleep(POLL_SECONDS)
                 self._delivery_due.set()
                 continue
-            self._deliver(page, changes)
             await self._clock.sleep(DELIVERY_INTERVAL_SECONDS)
 
-    def _deliver(self, page: LeaderboardPage, changes: int) -> None:
-        """Publish the page, read when so many changes had been reported, if it is new."""
-        update = self._build_update(page, _players(self._last_delivered))
-        if _is_changed(self._last_delivered, update):
-            self._publisher.publish(update)
-            self._last_delivered = update
-        self._delivered_changes = changes
+    async def _deliver(self) -> None:
+        """Read the top, and publish it if it is new; raises Unavailable."""
+        async with self._reading:
+            changes = self._reported_changes
+            page = await self._leaderboard.top(PUBLISHED_RANKS)
+            update = self._build_update(page, _players(self._last_delivered))
+            if _is_changed(self._last_delivered, update):
+                self._publisher.publish(update)
+                self._last_delivered = update
+            self._delivered_changes = changes
 
     async def _poll_while_redis_fails(self) -> None:
         while True:
