@@ -156,7 +156,7 @@ async def run_streams(
             for sender in senders
         }
         for watcher in watchers:
-            while len(watcher.received) < len(expected[watcher.hardware_id]):
+            while len(watcher.received) < len(expected[watcher.hardware_id]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         for task in running:
             task.cancel()

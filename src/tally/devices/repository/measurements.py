@@ -43,7 +43,8 @@ class MeasurementRepository:
     """Timestamps and sensor values by device and time."""
 
     store: Store
-    tables: ClassVar = (DEVICE_READINGS,)
+    tables: ClassVar = ()
+    reads: ClassVar = (DEVICE_READINGS,)
 
     @access(
         "One sensor by time range",
