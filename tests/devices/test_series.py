@@ -261,7 +261,7 @@ async def test_a_mean_is_exact_before_it_is_rounded(server: DevicesServer, key: 
     await server.store_readings(board, readings, key)
 
     def is_complete(found: Json) -> bool:
-        return sum(bucket["count"] for bucket in found["buckets"]) == len(values)
+        return bool(sum(bucket["count"] for bucket in found["buckets"]) == len(values))
 
     time_range = FIRST_MS, FIRST_MS + 4 * HOUR_MS
     [bucket] = (await current_series(server, board, time_range, 1, until=is_complete))["buckets"]

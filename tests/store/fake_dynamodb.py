@@ -36,7 +36,7 @@ class ReceivedRequest:
     @property
     def is_of_consumer(self) -> bool:
         """Whether a stream consumer sent it, to get its lock."""
-        return self.body.get("TableName", "") == "tally-stream-consumers"
+        return bool(self.body.get("TableName", "") == "tally-stream-consumers")
 
 
 @dataclass(slots=True)
