@@ -23,7 +23,7 @@ from tally.kit.clock import SystemClock
 from tally.settings import Settings
 from tally.store.catalogue import Catalogue
 from tally.store.store import Store
-from tests.devices.harness import DevicesServer, make_settings, open_server
+from tests.devices.harness import DevicesServer, make_settings, open_server, wait_until_built
 from tests.log_capture import captured_log
 from tests.store.emulators import engines, new_tables, service_url
 
@@ -69,6 +69,8 @@ def store_target(
 async def server(store_target: StoreTarget) -> AsyncIterator[DevicesServer]:
     """A server shared by all tests. Use your own boards and keys; lists are not empty."""
     async with open_server(await store_target.new_settings()) as server:
+        if store_target.engine != "given":  # which may have no streams
+            await wait_until_built(server)  # On DynamoDB, no board may send meanwhile.
         yield server
 
 

@@ -22,6 +22,7 @@ from tally.devices.repository.rollups import ALL_BUILT, RollupRepository
 from tally.kit.clock import Clock, ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
+from tally.store.dynamodb.engine import DynamoDBEngine
 from tests.api_response import ApiResponse
 
 Json: TypeAlias = dict[str, Any]
@@ -48,6 +49,11 @@ class DevicesServer:
 
     def __repr__(self) -> str:
         return f"DevicesServer({self.url})"
+
+    @property
+    def has_stream_delay(self) -> bool:
+        """Whether roll-ups include readings some time after they are acknowledged."""
+        return isinstance(self.application.engine, DynamoDBEngine)
 
     async def send(
         self,

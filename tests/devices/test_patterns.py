@@ -1,5 +1,7 @@
 """The declared access patterns match the seed and what the routes do."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -127,11 +129,15 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200
     rollups = RollupRepository(server.application.store)
-    if await rollups.request_rebuild():  # not on an engine without streams
-        await wait_until_built(server)
+    await wait_until_built(server)
+    assert await rollups.request_rebuild()
+    await wait_until_built(server)
     # Five minutes later, last_seen_at and last_used_at are updated.
     await server.clock.advance(301)
     await server.store_readings(board, [board.reading(9)])
+    async with asyncio.timeout(60):  # until the stream has delivered a reading
+        while not (await server.patterns())["Get roll-ups by key"]["calls"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     return responded | {("GET", "/devices/{hardware_id}/stream")}
 
 

@@ -33,6 +33,11 @@ class ReceivedRequest:
         """Whether the instance's readiness probe sent it."""
         return self.operation == "ListTables" or self.body.get("TableName", "") == "tally-probe"
 
+    @property
+    def is_of_consumer(self) -> bool:
+        """Whether a stream consumer sent it, to get its lock."""
+        return bool(self.body.get("TableName", "") == "tally-stream-consumers")
+
 
 @dataclass(slots=True)
 class Service:
@@ -43,7 +48,8 @@ class Service:
     replies: deque[Reply] = field(default_factory=deque)
     # Every reply to requests for a table, instead of the replies in order.
     table_replies: dict[str, Reply] = field(default_factory=dict)
-    # Answer the readiness probe of an instance apart, and do not record it.
+    # Answer the readiness probe and the stream consumers of an instance apart, and do not record
+    # them: another instance holds the locks of all consumers.
     serves_instance: bool = False
 
     def reset_state(self) -> None:
@@ -58,6 +64,9 @@ class Service:
                 request = await _read(reader)
                 if self.serves_instance and request.is_probe:
                     await response({})(writer)
+                    continue
+                if self.serves_instance and request.is_of_consumer:
+                    await refusal("ConditionalCheckFailedException")(writer)
                     continue
                 self.sent.append(request)
                 await self._next_reply(request)(writer)
