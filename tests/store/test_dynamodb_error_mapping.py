@@ -168,6 +168,7 @@ def test_a_request_that_the_client_will_not_send_is_invalid() -> None:
             InvalidKey,
         ),
         ("Size of hashkey has exceeded the maximum size limit of2048 bytes", InvalidKey),
+        ("The aggregate size of the items in the transaction exceeded 4 MB", RequestTooLarge),
         (
             "The document path provided in the update expression is invalid for update",
             InvalidExpression,

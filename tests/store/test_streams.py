@@ -54,7 +54,7 @@ TABLES = (BOTH, NUMBERED_STREAM, PLAIN, *VIEW_TABLES.values(), *NUMBERED_VIEWS.v
 
 
 # ministack has no operations on streams.
-@pytest.fixture(scope="session", params=engines("local", "dynoxide"))
+@pytest.fixture(scope="session", params=engines("local", "dynoxide", "served"))
 async def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Engine]:

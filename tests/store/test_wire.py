@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
 from botocore.exceptions import ClientError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tally.kit.connection_table import HttpLimits, Timeouts
@@ -429,6 +429,7 @@ BillingMode GlobalSecondaryIndexes StreamSpecification TimeToLiveSpecification
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@example("PutItem", {"Expected": {"pk": None}}, True)
 @given(
     st.sampled_from(OPERATIONS),
     st.dictionaries(st.sampled_from(FIELDS.split()), VALUES, max_size=5),
@@ -549,8 +550,13 @@ def test_the_example_of_the_page_runs(url: str) -> None:
 def test_the_page_lists_every_operation(url: str) -> None:
     page = Path(__file__).parent.parent.parent / "docs" / "dynamodb.md"
     text = page.read_text(encoding="utf-8")
-    for operation in RequestModel().operations:
-        _, response = call(url, operation, {})
+    services = {"DynamoDB": "dynamodb", "DynamoDBStreams": "dynamodbstreams"}
+    for target, operation in [
+        (f"{prefix}_20120810.{operation}", operation)
+        for prefix, service in services.items()
+        for operation in RequestModel(service).operations
+    ]:
+        _, response = call(url, operation, {}, **{"X-Amz-Target": target})
         is_served = not response.get("__type", "").endswith("UnknownOperationException")
         assert (f"`{operation}`" in text) == is_served, operation
 

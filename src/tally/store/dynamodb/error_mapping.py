@@ -165,6 +165,7 @@ _CODES: dict[str, _Mapper] = {
 
 # The service uses one code for all invalid requests. The first matching fragment decides.
 _MESSAGES: tuple[tuple[str, type[StoreError]], ...] = (
+    ("size of the items in the transaction", RequestTooLarge),
     ("item size", ItemTooLarge),
     ("starting key", InvalidPageKey),
     ("exclusive start key", InvalidPageKey),

@@ -182,6 +182,11 @@ def change_sequence(row: int, number: int) -> int:
     return row << _PLACE_BITS | number
 
 
+def split_sequence(sequence: int) -> tuple[int, int]:
+    """Return the row of a sequence number and the place in the row."""
+    return divmod(sequence, 1 << _PLACE_BITS)
+
+
 def decode_row(layout: Layout, row: LogRow, prefix: str, skip: int = 0) -> Iterator[Change]:
     """Decode the changes of a row after the first `skip`.
 

@@ -31,6 +31,7 @@ from tally.store.sqlite.change_log import (
     last_sequence,
     read_log,
     read_partition_log,
+    split_sequence,
     trimmed_sequence,
 )
 from tally.store.sqlite.files import to_store_error
@@ -147,6 +148,54 @@ class ChangeStreams:
         end = change_sequence(last + 1, 0)
         return ChangePage(tuple(changes), f"{prefix}{last}.0", end)
 
+    def origin(self, table: Table) -> int:
+        """Return a number before all sequence numbers of a table's stream."""
+        stream = self._layout(table).stream
+        return change_sequence(stream.id if stream else 0, 0)
+
+    def place(self, table: Table, sequence: int) -> str:
+        """Return the position after a sequence number; raise PositionExpired if it was trimmed."""
+        layout, (row, number) = self._layout(table), split_sequence(sequence)
+        position = LogPosition(row, number) if number else LogPosition(row - 1, 0)
+        if position.first <= (layout.stream.id if layout.stream else 0):
+            raise _trimmed(layout)
+        self._check_kept(self._connection(), layout, position)
+        text = f"{self._prefix(layout)}{position.sequence}.{position.partial}"
+        self._parse(layout, text)
+        return text
+
+    def read_page(self, table: Table, after: str, limit: int, max_bytes: int) -> ChangePage:
+        """Return changes of all partitions after a position, in one snapshot.
+
+        The page ends after `limit` changes, or with the row that reaches `max_bytes`.
+        """
+        try:
+            with self._connection() as connection:
+                page = self._page(connection, table, after, limit, max_bytes)
+        except apsw.Error as error:
+            raise to_store_error(error, self._connection().filename) from error
+        return page
+
+    def _page(
+        self, connection: apsw.Connection, table: Table, after: str, limit: int, max_bytes: int
+    ) -> ChangePage:
+        layout = self._layout(table)
+        stream, prefix = layout.stream.id if layout.stream else 0, self._prefix(layout)
+        position, last = self._parse(layout, after), last_sequence(connection)
+        self._check_kept(connection, layout, position)
+        changes: list[Change] = []
+        size = 0
+        while rows := read_log(connection, stream, position.first, _PAGE_ROWS):
+            for row in rows:
+                skip = position.partial if row.sequence == position.sequence else 0
+                changes.extend(decode_row(layout, row, prefix, skip))
+                position = LogPosition(row.sequence, 0)
+                size += len(row.records)
+                if changes and (len(changes) >= limit or size >= max_bytes):
+                    page = tuple(changes[:limit])
+                    return ChangePage(page, page[-1].position, page[-1].sequence, is_complete=False)
+        return ChangePage(tuple(changes), f"{prefix}{last}.0", change_sequence(last + 1, 0))
+
     def wake(self) -> None:
         """Wake the consumers for which the log has new rows; called after every commit."""
         if not self._waiting:
@@ -214,10 +263,7 @@ class ChangeStreams:
     ) -> None:
         stream = layout.stream.id if layout.stream else 0
         if position.first <= trimmed_sequence(connection, stream):
-            raise PositionExpired(
-                f"table {layout.table.name}: changes after the position were trimmed; read the"
-                " table again, or continue with the oldest change"
-            )
+            raise _trimmed(layout)
 
     async def _wait(self, known: int) -> None:
         """Return once the log has a row after the number `known`."""
@@ -256,6 +302,13 @@ class ChangeStreams:
 def _resolve_waiter(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _trimmed(layout: Layout) -> PositionExpired:
+    return PositionExpired(
+        f"table {layout.table.name}: changes after the position were trimmed; read the table"
+        " again, or continue with the oldest change"
+    )
 
 
 def _unknown(layout: Layout, reason: str) -> PositionUnknown:

@@ -304,6 +304,18 @@ class SqliteEngine:
     ) -> ChangePage:
         return self._streams.read_partition(table, partition, after, limit)
 
+    async def stream_origin(self, table: Table) -> int:
+        """Return a number before all sequence numbers of the table's stream."""
+        return self._streams.origin(table)
+
+    async def stream_place(self, table: Table, sequence: int) -> str:
+        """Return the position after the change with a sequence number."""
+        return self._streams.place(table, sequence)
+
+    async def stream_page(self, table: Table, after: str, limit: int, max_bytes: int) -> ChangePage:
+        """Return changes of all partitions after a position, without waiting."""
+        return self._streams.read_page(table, after, limit, max_bytes)
+
     async def has_changes(self, table: Table, after: str, until: str) -> bool:
         try:
             return self._streams.has_changes(table, after, until)

@@ -26,7 +26,9 @@ from tally.store.wire.table_metadata import (
     StatefulEngine,
     TableMetadata,
     new_metadata,
+    new_stream_label,
     read_metadata,
+    stream_metadata,
     write_metadata,
 )
 from tally.store.wire.table_names import table_name
@@ -61,7 +63,7 @@ class ControlPlane:
         apply_settings(body, metadata, body.get("BillingMode", "PROVISIONED"))
         table = read_table(body)
         if table.stream is not None:
-            metadata.stream_label = self._stream_label()
+            metadata.stream_label = new_stream_label(self._now())
         if table.name in await self._engine.list_tables():
             message = f"Table already exists: {table.name}"
             raise dynamodb_error("ResourceInUseException", message)
@@ -71,7 +73,7 @@ class ControlPlane:
 
     async def describe_table(self, body: Body) -> dict[str, Any]:
         table = await self._find(body["TableName"])
-        metadata = await read_metadata(self._engine, table.name, self._now())
+        metadata = await stream_metadata(self._engine, table, self._now())
         building = await self._engine.building_indexes(table.name)
         counts = await self._count(table)
         return {"Table": table_description(table, metadata, building=building, counts=counts)}
@@ -204,7 +206,7 @@ class ControlPlane:
         while not task.done():
             await asyncio.wait({task}, timeout=_POLL_SECONDS)
             current = await self._engine.describe_table(table.name)
-            if current.by_name.keys() == changed.by_name.keys():
+            if (current.by_name.keys(), current.stream) == (changed.by_name.keys(), changed.stream):
                 break
         if task.done():
             task.result()
@@ -217,11 +219,8 @@ class ControlPlane:
             raise invalid(f"Table is already disabled for stream: {table.name}")
         if stream is not None and table.stream is not None:
             raise invalid(f"Table already has an enabled stream: {table.name}")
-        metadata.stream_label = None if stream is None else self._stream_label()
+        metadata.stream_label = None if stream is None else new_stream_label(self._now())
         return replace(table, stream=stream)
-
-    def _stream_label(self) -> str:
-        return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
 
     def _now(self) -> float:
         return self._clock.time_ns() / 1e9

@@ -116,6 +116,9 @@ class RequestModel:
                     checked(content, f"{path}.{key}.member", problems)
                 elif name == "ExpressionAttributeNameMap":
                     raise invalid("ExpressionAttributeNames must not contain null values")
+                else:
+                    where = f"{path}.{key}.member"
+                    problems.append(_violation(None, where, "Member must not be null"))
 
         return check
 

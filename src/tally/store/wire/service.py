@@ -20,12 +20,14 @@ from tally.store.wire.service_errors import (
     not_serializable,
     translate,
 )
+from tally.store.wire.streams import StreamOperations
 from tally.store.wire.table_metadata import StatefulEngine
 from tally.store.wire.transactions import transact_get_items, transact_write_items
 
 Body = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Body], Awaitable[dict[str, Any]]]
-_TARGET: Final = "DynamoDB_20120810."
+_DYNAMODB: Final = "DynamoDB_20120810"
+_STREAMS: Final = "DynamoDBStreams_20120810"
 _DATA_PLANE: Final = {
     "GetItem": get_item,
     "PutItem": put_item,
@@ -46,10 +48,10 @@ class ServedStore:
 
     def __init__(self, engine: StatefulEngine, clock: Clock, endpoint: str = "") -> None:
         self.endpoint = endpoint
-        self._model = RequestModel()
         self._control = ControlPlane(engine, clock)
         control = self._control
-        self._handlers: dict[str, Handler] = {
+        streams = StreamOperations(engine, clock)
+        handlers: dict[str, Handler] = {
             **{name: _bound(handler, engine) for name, handler in _DATA_PLANE.items()},
             "CreateTable": control.create_table,
             "DescribeTable": control.describe_table,
@@ -63,6 +65,16 @@ class ServedStore:
             "ListTagsOfResource": control.list_tags_of_resource,
             "DescribeLimits": control.describe_limits,
             "DescribeEndpoints": self._describe_endpoints,
+        }
+        stream_handlers: dict[str, Handler] = {
+            "ListStreams": streams.list_streams,
+            "DescribeStream": streams.describe_stream,
+            "GetShardIterator": streams.get_shard_iterator,
+            "GetRecords": streams.get_records,
+        }
+        self._services = {
+            _DYNAMODB: (RequestModel(), handlers),
+            _STREAMS: (RequestModel("dynamodbstreams"), stream_handlers),
         }
 
     async def close(self) -> None:
@@ -87,9 +99,10 @@ class ServedStore:
         return failed.status, msgspec.json.encode(failed.body)
 
     async def _run(self, target: str, payload: bytes) -> dict[str, Any]:
-        operation = target.removeprefix(_TARGET)
-        handler = self._handlers.get(operation)
-        if handler is None or operation == target:
+        name, _, operation = target.partition(".")
+        service = self._services.get(name)
+        handler = None if service is None else service[1].get(operation)
+        if service is None or handler is None:
             raise coral_error("UnknownOperationException")
         try:
             body = msgspec.json.decode(payload)
@@ -97,7 +110,7 @@ class ServedStore:
             raise not_serializable(None) from None
         if not isinstance(body, dict):
             raise not_serializable("Start of structure or map found where not expected")
-        self._model.check(operation, body)
+        service[0].check(operation, body)
         return await handler(body)
 
     async def _describe_endpoints(self, _body: Body) -> dict[str, Any]:

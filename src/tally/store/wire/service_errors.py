@@ -91,12 +91,11 @@ _EMPTY_INDEX_KEY: Final = (
     " supported. The AttributeValue for a key attribute cannot contain an empty string value."
     r" IndexName: \1, IndexKey: \2"
 )
-_LONG_PARTITION_KEY: Final = (
-    _INVALID_VALUES + "Size of hashkey has exceeded the maximum size limit of2048 bytes"
+_LONG_INDEX_KEY: Final = (
+    _INVALID_VALUES
+    + r"Size limit exceeded for Index Key \2 Actual Size: \3 bytes Max Size: \4 bytes IndexName: \1"
 )
-_LONG_SORT_KEY: Final = (
-    _INVALID_VALUES + "Size of rangekey has exceeded the maximum size limit of1024 bytes"
-)
+_LARGE_TRANSACTION: Final = "The aggregate size of the items in the transaction exceeded 4 MB"
 # What the engine finds out with the item at hand. The first matching pattern decides.
 _EVALUATION_ERRORS: Final = (
     (r"which does not exist in the item$", _MISSING),
@@ -108,8 +107,10 @@ _EVALUATION_ERRORS: Final = (
     (r"at most 38 significant digits", _DIGITS),
     (r"index (\S+): the key attribute (.+) is of type (\w+), not (\w+)$", _INDEX_KEY_TYPE),
     (r"index (\S+): the key attribute (.+) is empty$", _EMPTY_INDEX_KEY),
-    (r"index (\S+): the key attribute (.+) has \d+ bytes; the limit is 2048", _LONG_PARTITION_KEY),
-    (r"index (\S+): the key attribute (.+) has \d+ bytes", _LONG_SORT_KEY),
+    (
+        r"index (\S+): the key attribute (.+) has (\d+) bytes; the limit is (\d+)",
+        _LONG_INDEX_KEY,
+    ),
     (r"values may nest at most", "Nesting Levels have exceeded supported limits"),
 )
 _EVALUATION: Final = tuple((re.compile(pattern), text) for pattern, text in _EVALUATION_ERRORS)
@@ -147,7 +148,7 @@ def validation_message(error: StoreError) -> str:
     if isinstance(error, DuplicateItem):
         return "Transaction request cannot include multiple operations on one item"
     if isinstance(error, RequestTooLarge):
-        return "Collection size of transaction items exceeded"
+        return _LARGE_TRANSACTION
     for pattern, message in _EVALUATION:
         match = pattern.search(text)
         if match is not None:

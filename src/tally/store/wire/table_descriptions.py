@@ -23,7 +23,7 @@ def table_description(
         "TableStatus": status,
         "CreationDateTime": metadata.created_at,
         "AttributeDefinitions": _definitions(table),
-        "KeySchema": _key_schema(table),
+        "KeySchema": key_schema(table),
         "ItemCount": counts[0],
         "TableSizeBytes": counts[1],
         "ProvisionedThroughput": _throughput(metadata.read_units, metadata.write_units),
@@ -57,7 +57,8 @@ def _definitions(table: Table) -> list[dict[str, str]]:
     return [{"AttributeName": name, "AttributeType": kind} for name, kind in types.items()]
 
 
-def _key_schema(keyed: Table | Index) -> list[dict[str, str]]:
+def key_schema(keyed: Table | Index) -> list[dict[str, str]]:
+    """Describe the key of a table or an index."""
     schema = [{"AttributeName": keyed.partition.name, "KeyType": "HASH"}]
     if keyed.sort is not None:
         schema.append({"AttributeName": keyed.sort.name, "KeyType": "RANGE"})
@@ -71,7 +72,7 @@ def _index(table: Table, index: Index) -> dict[str, Any]:
     return {
         "IndexName": index.name,
         "IndexArn": f"{table_arn(table.name)}/index/{index.name}",
-        "KeySchema": _key_schema(index),
+        "KeySchema": key_schema(index),
         "Projection": projection,
         "ItemCount": 0,
         "IndexSizeBytes": 0,

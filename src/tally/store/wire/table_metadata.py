@@ -4,12 +4,15 @@ The metadata is stored in the same database. A table that Tally itself created h
 first described.
 """
 
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import msgspec
 
 from tally.kit.ids import new_uuid
 from tally.store.api import Engine
+from tally.store.changes import ChangePage
+from tally.store.schema import Table
 
 _PREFIX = "wire table "
 ACCOUNT = "000000000000"
@@ -17,10 +20,15 @@ REGION = "local"
 
 
 class StatefulEngine(Engine, Protocol):
-    """An engine that also stores facts about its database."""
+    """An engine that also stores facts about its database, and reads whole streams by page."""
 
     async def read_state(self, name: str) -> str | None: ...
     async def write_state(self, name: str, value: str) -> None: ...
+    async def stream_origin(self, table: Table) -> int: ...
+    async def stream_place(self, table: Table, sequence: int) -> str: ...
+    async def stream_page(
+        self, table: Table, after: str, limit: int, max_bytes: int
+    ) -> ChangePage: ...
 
 
 class TableMetadata(msgspec.Struct):
@@ -46,6 +54,15 @@ async def read_metadata(engine: StatefulEngine, name: str, now: float) -> TableM
     return metadata
 
 
+async def stream_metadata(engine: StatefulEngine, table: Table, now: float) -> TableMetadata:
+    """Return the metadata of a table; a stream that has no label yet gets one."""
+    metadata = await read_metadata(engine, table.name, now)
+    if table.stream is not None and metadata.stream_label is None:
+        metadata.stream_label = new_stream_label(now)
+        await write_metadata(engine, table.name, metadata)
+    return metadata
+
+
 async def write_metadata(engine: StatefulEngine, name: str, metadata: TableMetadata | None) -> None:
     """Store the metadata of a table; None removes it."""
     text = "" if metadata is None else msgspec.json.encode(metadata).decode()
@@ -54,6 +71,11 @@ async def write_metadata(engine: StatefulEngine, name: str, metadata: TableMetad
 
 def new_metadata(now: float) -> TableMetadata:
     return TableMetadata(new_uuid(), round(now, 3))
+
+
+def new_stream_label(now: float) -> str:
+    """Return the time as labels of streams contain it, in milliseconds."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
 
 
 def table_arn(name: str) -> str:

@@ -16,7 +16,7 @@ from tally.store.api import (
     Write,
 )
 from tally.store.encode import item_to_wire
-from tally.store.errors import RequestTooLarge, TransactionCancelled
+from tally.store.errors import TransactionCancelled
 from tally.store.schema import Table
 from tally.store.wire.consumed_capacity import collection_metrics, describe_transaction_capacity
 from tally.store.wire.items import check_targets, read_actions, read_condition
@@ -44,10 +44,7 @@ async def transact_get_items(engine: Engine, body: Body) -> dict[str, Any]:
         table = await find_table(engine, request["TableName"])
         gets.append(Get(table, read_primary_key(table, request["Key"]), projection))
     _check_distinct((get.table, get.key) for get in gets)
-    try:
-        result = await engine.transact_get(TransactionGet(tuple(gets)))
-    except RequestTooLarge:
-        raise invalid("Collection size of get transaction items exceeded") from None
+    result = await engine.transact_get(TransactionGet(tuple(gets)))
     response: dict[str, Any] = {
         "Responses": [{} if item is None else {"Item": item_to_wire(item)} for item in result.items]
     }

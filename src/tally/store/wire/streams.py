@@ -1,0 +1,207 @@
+"""The operations of DynamoDB Streams on the change log.
+
+A stream has one shard, which stays open: the log orders the changes of all partitions. An iterator
+contains its stream, the time of its creation and a position of the log.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tally.kit.clock import Clock
+from tally.store.changes import START, Change
+from tally.store.encode import item_to_wire
+from tally.store.errors import PositionExpired, PositionUnknown, StreamNotFound, TableNotFound
+from tally.store.schema import Table
+from tally.store.values import measure_item
+from tally.store.wire.service_errors import ServiceError, dynamodb_error, invalid
+from tally.store.wire.table_descriptions import key_schema
+from tally.store.wire.table_metadata import REGION, StatefulEngine, stream_metadata, table_arn
+from tally.store.wire.table_names import table_name
+
+Body = Mapping[str, Any]
+ITERATOR_SECONDS: Final = 900
+_MAX_STREAMS: Final = 100
+_MAX_RECORDS: Final = 1_000
+_PAGE_BYTES: Final = 1_000_000
+_ITERATOR: Final = re.compile(r"([^|]+)\|([0-9]{1,12})\|([^|]+)")
+_STREAM: Final = "/stream/"
+_TTL_IDENTITY: Final = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
+
+
+class StreamOperations:
+    """Lists and describes streams, and reads their records."""
+
+    def __init__(self, engine: StatefulEngine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    async def list_streams(self, body: Body) -> dict[str, Any]:
+        only = body.get("TableName")
+        names = await self._engine.list_tables() if only is None else [table_name(only)]
+        start = body.get("ExclusiveStartStreamArn", "")
+        found = [stream for name in names for stream in await self._current(name)]
+        rest = [stream for stream in found if stream["StreamArn"] > start]
+        limit = min(body.get("Limit", _MAX_STREAMS), _MAX_STREAMS)
+        response: dict[str, Any] = {"Streams": rest[:limit]}
+        if len(rest) > limit:
+            response["LastEvaluatedStreamArn"] = rest[limit - 1]["StreamArn"]
+        return response
+
+    async def describe_stream(self, body: Body) -> dict[str, Any]:
+        table, label = await self._find(body["StreamArn"])
+        created_at = datetime.fromisoformat(label).replace(tzinfo=UTC).timestamp()
+        origin = await self._engine.stream_origin(table)
+        shards = [
+            {
+                "ShardId": _shard_id(origin),
+                "SequenceNumberRange": {"StartingSequenceNumber": _sequence_number(origin)},
+            }
+        ]
+        if body.get("ExclusiveStartShardId") or body.get("ShardFilter"):  # there is no other shard
+            shards = []
+        described = {
+            "StreamArn": body["StreamArn"],
+            "StreamLabel": label,
+            "StreamStatus": "ENABLED",
+            "StreamViewType": table.stream,
+            "CreationRequestDateTime": created_at,
+            "TableName": table.name,
+            "KeySchema": key_schema(table),
+            "Shards": shards,
+        }
+        return {"StreamDescription": described}
+
+    async def get_shard_iterator(self, body: Body) -> dict[str, Any]:
+        arn, kind = body["StreamArn"], body["ShardIteratorType"]
+        number = body.get("SequenceNumber")
+        if kind == "AT_TIMESTAMP":
+            raise invalid("AT_TIMESTAMP is not supported; use a sequence number")
+        if kind.endswith("SEQUENCE_NUMBER") != (number is not None):
+            rule = "requires" if number is None else "does not allow"
+            raise invalid(f"ShardIteratorType {kind} {rule} a SequenceNumber")
+        if number is not None and not (number.isascii() and number.isdigit()):
+            raise invalid(f"Invalid SequenceNumber: {number}")
+        table, _ = await self._find(arn)
+        if body["ShardId"] != _shard_id(await self._engine.stream_origin(table)):
+            raise dynamodb_error(
+                "ResourceNotFoundException",
+                f"Requested resource not found: Shard: {body['ShardId']} of stream: {arn}",
+            )
+        if kind == "TRIM_HORIZON":
+            position = START
+        elif number is None:
+            position = await self._engine.stream_position(table)
+        else:
+            position = await self._position(table, int(number), is_after=kind.startswith("AFTER"))
+        return {"ShardIterator": self._iterator(arn, position)}
+
+    async def get_records(self, body: Body) -> dict[str, Any]:
+        arn, position = self._read_iterator(body["ShardIterator"])
+        limit = body.get("Limit", _MAX_RECORDS)
+        if limit > _MAX_RECORDS:
+            raise invalid(
+                f"1 validation error detected: Value '{limit}' at 'limit' failed to satisfy"
+                f" constraint: Member must have value less than or equal to {_MAX_RECORDS}"
+            )
+        table, _ = await self._find(arn)
+        try:
+            page = await self._engine.stream_page(table, position, limit, _PAGE_BYTES)
+        except PositionExpired:
+            raise _trimmed() from None
+        except (PositionUnknown, StreamNotFound):
+            raise _stream_not_found(arn) from None
+        return {
+            "Records": [_record(table, arn, change) for change in page.changes],
+            "NextShardIterator": self._iterator(arn, page.position),
+        }
+
+    async def _current(self, name: str) -> list[dict[str, str]]:
+        """Describe the current stream of a table, if it has one."""
+        try:
+            table = await self._engine.describe_table(name)
+        except TableNotFound:
+            return []
+        if table.stream is None:
+            return []
+        label = (await stream_metadata(self._engine, table, self._now())).stream_label or ""
+        arn = f"{table_arn(name)}{_STREAM}{label}"
+        return [{"StreamArn": arn, "TableName": name, "StreamLabel": label}]
+
+    async def _find(self, arn: str) -> tuple[Table, str]:
+        """Return the table and the label of a stream."""
+        table, separator, _ = arn.partition(_STREAM)
+        if not separator or not table.startswith("arn:"):
+            raise invalid(f"Invalid StreamArn: {arn}")
+        name = table_name(table)
+        for stream in await self._current(name):
+            if stream["StreamArn"] == arn:
+                return await self._engine.describe_table(name), stream["StreamLabel"]
+        raise _stream_not_found(arn)
+
+    async def _position(self, table: Table, sequence: int, *, is_after: bool) -> str:
+        try:
+            return await self._engine.stream_place(table, sequence if is_after else sequence - 1)
+        except PositionExpired:
+            raise _trimmed() from None
+        except PositionUnknown:
+            raise invalid(f"Invalid SequenceNumber: {sequence}") from None
+
+    def _iterator(self, arn: str, position: str) -> str:
+        return f"{arn}|{int(self._now())}|{position}"
+
+    def _read_iterator(self, iterator: str) -> tuple[str, str]:
+        match = _ITERATOR.fullmatch(iterator)
+        if match is None:
+            raise invalid("Invalid ShardIterator")
+        arn, created_at, position = match.groups()
+        if self._now() - int(created_at) > ITERATOR_SECONDS:
+            raise dynamodb_error("ExpiredIteratorException", "Shard iterator has expired")
+        return arn, position
+
+    def _now(self) -> float:
+        return self._clock.time_ns() / 1e9
+
+
+def _shard_id(origin: int) -> str:
+    return f"shardId-{_sequence_number(origin)}"
+
+
+def _sequence_number(sequence: int) -> str:
+    return f"{sequence:021}"
+
+
+def _record(table: Table, arn: str, change: Change) -> dict[str, Any]:
+    """Encode a change as a record; its time has the service's resolution, a second."""
+    data: dict[str, Any] = {
+        "ApproximateCreationDateTime": int(change.at),
+        "Keys": item_to_wire(change.key),
+        "SequenceNumber": _sequence_number(change.sequence),
+        "SizeBytes": sum(map(measure_item, filter(None, (change.key, change.old, change.new)))),
+        "StreamViewType": table.stream,
+    }
+    if change.old is not None:
+        data["OldImage"] = item_to_wire(change.old)
+    if change.new is not None:
+        data["NewImage"] = item_to_wire(change.new)
+    record = {
+        "eventID": hashlib.sha256(f"{arn} {change.sequence}".encode()).hexdigest()[:32],
+        "eventName": change.kind,
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": REGION,
+        "dynamodb": data,
+    }
+    return {**record, "userIdentity": _TTL_IDENTITY} if change.is_expiry else record
+
+
+def _stream_not_found(arn: str) -> ServiceError:
+    message = f"Requested resource not found: Stream: {arn} not found"
+    return dynamodb_error("ResourceNotFoundException", message)
+
+
+def _trimmed() -> ServiceError:
+    message = "The operation attempted to read past the oldest stream record in a shard"
+    return dynamodb_error("TrimmedDataAccessException", message)
