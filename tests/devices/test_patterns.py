@@ -7,13 +7,16 @@ import pytest
 
 from tally.devices.repository.rollups import RollupRepository
 from tally.store.report import PatternRow
+from tests.devices.conftest import StoreTarget
 from tests.devices.harness import (
     ADMIN,
+    DAY_MS,
     FIRST_MS,
     START_MS,
     Board,
     DevicesServer,
     Json,
+    open_server,
     wait_until_built,
 )
 from tests.seed_patterns import (
@@ -130,20 +133,26 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     assert stream.status == 200
     rollups = RollupRepository(server.application.store)
     await wait_until_built(server)
+    async with asyncio.timeout(60):  # until the stream has delivered the readings
+        while not (await server.patterns())["Get roll-ups by key"]["calls"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
     assert await rollups.request_rebuild()
     await wait_until_built(server)
     # Five minutes later, last_seen_at and last_used_at are updated.
     await server.clock.advance(301)
     await server.store_readings(board, [board.reading(9)])
-    async with asyncio.timeout(60):  # until the stream has delivered a reading
-        while not (await server.patterns())["Get roll-ups by key"]["calls"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    # When the readings may have expired, their roll-ups are left.
+    await server.clock.advance(2 * DAY_MS / 1000)
+    days = f"from={FIRST_MS}&to={FIRST_MS + 10 * DAY_MS}&points=3"
+    await server.get_json(f"{device}/series?sensor=humidity_pct&{days}")
     return responded | {("GET", "/devices/{hardware_id}/stream")}
 
 
-async def test_every_declared_pattern_is_used(fresh_server: DevicesServer) -> None:
+async def test_every_declared_pattern_is_used(store_target: StoreTarget) -> None:
     """All routes together use every operation of every pattern, and no other."""
-    responded = await call_all_routes(fresh_server)
-    [api] = [api for api in fresh_server.application.apis if api.name == "devices"]
-    assert responded == {(operation.method, operation.path) for operation in api.endpoints}
-    check_usage(await fresh_server.patterns())
+    settings = await store_target.new_settings(devices_retention_days=31)
+    async with open_server(settings) as server:
+        responded = await call_all_routes(server)
+        [api] = [api for api in server.application.apis if api.name == "devices"]
+        assert responded == {(operation.method, operation.path) for operation in api.endpoints}
+        check_usage(await server.patterns())

@@ -399,10 +399,10 @@ class Engine(Protocol):
         After None, return an empty page at the end of the stream. Raise like `changes`.
         """
 
-    async def has_changes(self, table: Table, after: str, until: str) -> bool:
+    async def has_changes(self, table: Table, after: str, until: str) -> bool | None:
         """Whether the log has changes of the table between two positions.
 
-        Return False if the service cannot tell. Raise StreamNotFound, PositionExpired or
+        Return None if the service cannot tell. Raise StreamNotFound, PositionExpired or
         PositionUnknown.
         """
 

@@ -236,10 +236,10 @@ class Store(StoreRequests):
         meter.items += len(page.changes)
         return page
 
-    async def has_changes(self, table: Table, *, after: str, until: str) -> bool:
+    async def has_changes(self, table: Table, *, after: str, until: str) -> bool | None:
         """Whether the table has changes between two positions.
 
-        DynamoDB does not tell, so the answer there is False.
+        None if the engine cannot tell: DynamoDB does not report how far a stream is behind.
         """
         self._authorize_stream(api.ReadChanges(table), counted=True)
         return await self._engine.has_changes(table, after, until)

@@ -134,7 +134,7 @@ class MeasurementRepository:
         trigger="GET /devices/{hardware_id}/series, stream consumers",
         frequency="Per chart",
     )
-    async def has_changes(self, after: str, until: str) -> bool:
+    async def has_changes(self, after: str, until: str) -> bool | None:
         try:
             return await self.store.has_changes(DEVICE_READINGS, after=after, until=until)
         except (PositionExpired, PositionUnknown) as error:

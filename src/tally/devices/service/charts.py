@@ -2,7 +2,8 @@
 
 Buckets of an hour or longer are whole hours or days, and come from roll-ups. Shorter buckets come
 from readings, if the range has few enough of them. A chart waits until the roll-ups include every
-reading that was acknowledged before its request.
+reading that was acknowledged before its request. Where the store cannot tell (DynamoDB), charts
+come from readings, and from the roll-ups of hours whose readings may have expired.
 """
 
 import asyncio
@@ -96,21 +97,21 @@ class ChartService:
         return await self._from_readings(hardware_id, sensor, intervals)
 
     async def _current_state(self) -> ConsumerState | None:
-        """Wait until the roll-ups include all readings so far; None if there are none yet."""
+        """Wait until the roll-ups include all readings so far; None if that cannot be known."""
         state = await self.rollups.state()
         if state is None:
             return None
         until = await self.measurements.position()
         # The time of the consumer, possibly on another instance: no test controls it.
         deadline = time.monotonic() + MAX_WAIT_SECONDS
-        while await self._is_behind(state, until):
+        while is_behind := await self._is_behind(state, until):
             if time.monotonic() > deadline:
                 raise Unavailable("The roll-ups of readings are not current yet", retry_after=5)
             await asyncio.sleep(POLL_SECONDS)
             state = await self.rollups.state() or state
-        return state
+        return None if is_behind is None else state
 
-    async def _is_behind(self, state: ConsumerState, until: str) -> bool:
+    async def _is_behind(self, state: ConsumerState, until: str) -> bool | None:
         try:
             return await self.measurements.has_changes(state.position, until)
         except ChangesLost:  # until the consumer notices

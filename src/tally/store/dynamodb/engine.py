@@ -273,9 +273,8 @@ class DynamoDBEngine:
     ) -> ChangePage:
         return await self._streams.read_partition(table, partition, after, limit)
 
-    async def has_changes(self, table: Table, after: str, until: str) -> bool:  # noqa: ARG002 - unknown
-        """Return False: the service does not tell how far a stream is behind its table."""
-        return False
+    async def has_changes(self, table: Table, after: str, until: str) -> None:
+        """Return None: the service does not tell how far a stream is behind its table."""
 
     async def ping(self) -> None:
         """Send one request without retries, to report the current state."""
