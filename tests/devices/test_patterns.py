@@ -87,6 +87,7 @@ def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> Non
 
 async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     """Send a request to every route; return the routes that responded."""
+    await wait_until_built(server)  # so that the stream delivers every reading
     key = await server.new_key()
     board = Board()
     device = f"/devices/{board.hardware_id}"
@@ -132,20 +133,25 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200
     rollups = RollupRepository(server.application.store)
-    await wait_until_built(server)
-    async with asyncio.timeout(60):  # until the stream has delivered the readings
-        while not (await server.patterns())["Get roll-ups by key"]["calls"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await wait_until_read(server, "calls")
     assert await rollups.request_rebuild()
     await wait_until_built(server)
     # Five minutes later, last_seen_at and last_used_at are updated.
     await server.clock.advance(301)
     await server.store_readings(board, [board.reading(9)])
+    await wait_until_read(server, "items")
     # When the readings may have expired, their roll-ups are left.
     await server.clock.advance(2 * DAY_MS / 1000)
     days = f"from={FIRST_MS}&to={FIRST_MS + 10 * DAY_MS}&points=3"
     await server.get_json(f"{device}/series?sensor=humidity_pct&{days}")
     return responded | {("GET", "/devices/{hardware_id}/stream")}
+
+
+async def wait_until_read(server: DevicesServer, figure: str) -> None:
+    """Wait until the stream has delivered readings to the roll-ups."""
+    async with asyncio.timeout(60):
+        while not (await server.patterns())["Get roll-ups by key"][figure]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_every_declared_pattern_is_used(store_target: StoreTarget) -> None:
