@@ -309,6 +309,7 @@ async def test_events_about_one_activity_need_one_read(fresh_server: CollectServ
     assert await inbox_size(server) == 0
 
 
+@pytest.mark.timeout(900)  # DynamoDB Local takes minutes on a busy machine
 async def test_stuck_events_of_one_athlete_do_not_block_others(
     fresh_server: CollectServer,
 ) -> None:
