@@ -4,10 +4,11 @@ from typing import Final
 
 from prometheus_client import Histogram
 
-from tally.kit.metrics import REQUEST_BUCKETS, Metrics
+from tally.kit.metrics import Metrics
 
 # An unavailable server fails every request; log it at most this often.
 LOG_INTERVAL_SECONDS: Final = 5.0
+BUCKET_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
 
 
 class StorageMetrics:
@@ -19,7 +20,7 @@ class StorageMetrics:
             "Duration of calls to PostgreSQL and Redis, by call and outcome.",
             ["server", "call", "outcome"],
             registry=metrics.registry,
-            buckets=REQUEST_BUCKETS,
+            buckets=BUCKET_BOUNDS_SECONDS,
         )
         self._series: dict[tuple[str, str, str], Histogram] = {}
         self._logged_at: dict[str, float] = {}
