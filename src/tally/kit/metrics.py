@@ -21,7 +21,7 @@ from tally.kit.request_metrics import RequestMetrics
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
 # A counter's time of creation would be a series of its own.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:

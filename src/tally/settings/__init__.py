@@ -128,7 +128,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     An empty variable counts as not set, because compose files pass unset variables as empty.
     """
     values: dict[str, Any] = {}
-    problems = []
+    problems: list[str] = []
     for setting in SETTINGS:
         try:
             variable, raw = setting.read(environ)
