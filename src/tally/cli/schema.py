@@ -3,12 +3,14 @@
 from tally.app import CATALOGUE, open_engine
 from tally.cli.startup import load_settings
 from tally.kit.clock import SystemClock
+from tally.settings import BACKENDS
 from tally.store.commands import StoreCommands
 
 _commands = StoreCommands(
     catalogue=lambda: CATALOGUE,
     open_engine=lambda: open_engine(load_settings(), SystemClock()),
     table_prefix=lambda: load_settings().dynamodb_table_prefix,
+    services=BACKENDS,
 )
 patterns = _commands.patterns()
 schema = _commands.schema()
