@@ -17,7 +17,7 @@ from tally.settings.cricket import CricketSettings
 from tally.settings.devices import DevicesSettings
 from tally.settings.instance import BACKENDS, LOOPBACK_HOSTS, InstanceSettings
 from tally.settings.scoreboard import ScoreboardSettings
-from tally.settings.secret_files import SUFFIX, read_secret
+from tally.settings.secret_files import SUFFIX, read_secret_file
 from tally.settings.types import MASK, Secret, SettingType
 
 __all__ = [
@@ -94,7 +94,7 @@ class Setting:
 
     def _text(self, variable: str, environ: Mapping[str, str]) -> str:
         if self.is_secret and variable.endswith(SUFFIX):
-            return read_secret(variable.removesuffix(SUFFIX), environ)
+            return read_secret_file(variable.removesuffix(SUFFIX), environ)
         if self.is_secret and environ.get(variable + SUFFIX, "").strip():
             raise ValueError(f"and {variable}{SUFFIX} are both set; set only one")
         return environ[variable].strip()

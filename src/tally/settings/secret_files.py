@@ -12,7 +12,7 @@ SUFFIX: Final = "_FILE"
 MAX_SECRET_BYTES: Final = 65_536
 
 
-def read_secret(variable: str, environ: Mapping[str, str]) -> str:
+def read_secret_file(variable: str, environ: Mapping[str, str]) -> str:
     """Return the text of the file that `{variable}_FILE` names.
 
     Raises ValueError, which names the file but not its content.
