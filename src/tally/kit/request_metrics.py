@@ -55,6 +55,10 @@ class RequestMetrics(Collector):
         meter.backend.seconds += seconds
         meter.backend.buckets[bisect_left(BUCKET_BOUNDS, seconds)] += 1
 
+    def count(self) -> int:
+        """Return the number of all requests."""
+        return sum(meter.requests for meter in self._routes.values())
+
     def _create(self, method: str, route: str, status: int) -> _RouteMeter:
         name, slash, _ = route[1:].partition("/")
         backend = self._backends.setdefault(name if slash else "instance", _BackendMeter())
