@@ -1,17 +1,16 @@
 """The lock file and the store contain the four tables exactly as in the seed."""
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tally.app import open_engine
+from tally.cli.schema import LOCK_FILE
 from tally.kit.clock import SystemClock
 from tally.store.lockfile import normalize, read_lock
 from tests.devices.conftest import TABLES, StoreTarget
 
-ROOT = Path(__file__).parent.parent.parent
 REQUIRED, OPTIONAL = True, False
 
 
@@ -94,12 +93,12 @@ SEED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("table", SEED)
 def test_the_lock_file_matches_the_seed(table: str) -> None:
-    locked = tomllib.loads((ROOT / "schema.lock").read_text(encoding="utf-8"))
+    locked = tomllib.loads((LOCK_FILE).read_text(encoding="utf-8"))
     assert locked["tables"][table] == SEED[table]
 
 
 def test_the_code_matches_the_lock_file() -> None:
-    locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
+    locked = {table.name: table for table in read_lock(LOCK_FILE)}
     assert [locked[table.name] for table in TABLES] == [normalize(table) for table in TABLES]
     own = {table.name for table in TABLES if not table.name.startswith("tally-")}
     assert own == set(SEED) | {"device_rollups"}

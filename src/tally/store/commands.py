@@ -59,8 +59,9 @@ _LABELS = {
 }
 _FETCH_SECONDS = 10.0
 
-LockFile = Annotated[Path, typer.Option("--file", help="The schema lock.")]
-LOCK_FILE = Path("schema.lock")
+LockFile = Annotated[
+    Path | None, typer.Option("--file", help="The schema lock, instead of the program's.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Prefix = Annotated[
     str | None, typer.Option(help="Prefix of all table names, instead of the configured one.")
@@ -75,6 +76,7 @@ class StoreCommands:
     open_engine: Callable[[], AbstractAsyncContextManager[Engine]]
     table_prefix: Callable[[], str] = str
     services: tuple[str, ...] = ()  # those with a log group each
+    lock_file: Path = Path("schema.lock")
 
     def patterns(self) -> typer.Typer:
         """Return `tally patterns`, a single command."""
@@ -132,7 +134,7 @@ class StoreCommands:
 
     def _lock(
         self,
-        file: LockFile = LOCK_FILE,
+        file: LockFile = None,
         drop: Annotated[
             list[str] | None,
             typer.Option(help="A removed table whose data has been moved."),
@@ -142,6 +144,7 @@ class StoreCommands:
 
         Fails if a change is impossible, or needs a migration and has no new major version.
         """
+        file = file or self.lock_file
         with _report_errors():
             changes = self._changes(file)
             for table in set(drop or []) - {
@@ -157,8 +160,9 @@ class StoreCommands:
         _print_changes(changes)
         typer.echo(f"{file}: {_count(len(self.catalogue().tables()), 'table')} locked.")
 
-    def _check(self, file: LockFile = LOCK_FILE) -> None:
+    def _check(self, file: LockFile = None) -> None:
         """Fail unless the lock matches the declared tables exactly."""
+        file = file or self.lock_file
         with _report_errors():
             changes = self._changes(file)
             current = file.exists() and file.read_text(encoding="utf-8") == render_lock(
@@ -182,7 +186,9 @@ class StoreCommands:
 
     def _diff(
         self,
-        against: Annotated[Path, typer.Option(help="The schema lock to compare with.")] = LOCK_FILE,
+        against: Annotated[
+            Path | None, typer.Option(help="The schema lock to compare with.")
+        ] = None,
         service: Annotated[
             bool, typer.Option("--service", help="Compare with the tables of the engine instead.")
         ] = False,
@@ -190,7 +196,11 @@ class StoreCommands:
     ) -> None:
         """Classify each change since the lock: safe, needs a migration, or impossible."""
         with _report_errors():
-            changes = asyncio.run(self._service_changes()) if service else self._changes(against)
+            changes = (
+                asyncio.run(self._service_changes())
+                if service
+                else self._changes(against or self.lock_file)
+            )
         if as_json:
             rows = [
                 {
