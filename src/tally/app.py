@@ -23,6 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from tally import __version__
+from tally.administration import Administration, open_administration
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.collect.wiring import open_collect
 from tally.cricket.repository.repositories import REPOSITORIES as CRICKET_REPOSITORIES
@@ -35,6 +36,7 @@ from tally.instance.operators import open_operators
 from tally.instance.readiness import store_probe
 from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
 from tally.instance.streams import open_streams
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit import directory_lock, keyfile
 from tally.kit.backend import Backend
 from tally.kit.clock import Clock, SystemClock
@@ -77,6 +79,7 @@ class Application(Dependencies):
     """
 
     engine: Engine
+    administration: Administration
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
@@ -99,7 +102,17 @@ CATALOGUE: Final = Catalogue(
     }
 )
 
-BACKENDS: Final[Mapping[str, Callable[[Dependencies], AbstractAsyncContextManager[Backend]]]] = {
+
+class PublishingBackend(Backend, Protocol):
+    """A backend whose events operators can subscribe to with webhooks."""
+
+    @property
+    def webhook_sources(self) -> tuple[WebhookSource, ...]: ...
+
+
+BACKENDS: Final[
+    Mapping[str, Callable[[Dependencies], AbstractAsyncContextManager[PublishingBackend]]]
+] = {
     "collect": open_collect,
     "cricket": open_cricket,
     "devices": open_devices,
@@ -148,6 +161,10 @@ async def open_application(
         stack.enter_context(directory_lock.shared_lock(settings.data_dir))
         maintenance = StoreMaintenance(engine, store, clock, CATALOGUE.tables(), metrics)
         readiness.add(maintenance.probes())
+        sources = chain.from_iterable(backend.webhook_sources for backend in backends.values())
+        administration = await stack.enter_async_context(
+            open_administration(dependencies, tuple(sources))
+        )
         jobs = [*maintenance.jobs(), streams.job()]
         jobs.extend(chain.from_iterable(backend.jobs for backend in backends.values()))
         yield Application(
@@ -161,8 +178,9 @@ async def open_application(
             readiness=readiness,
             streams=streams,
             engine=engine,
+            administration=administration,
             jobs=tuple(jobs),
-            apis=tuple(backend.api for backend in backends.values()),
+            apis=(*(backend.api for backend in backends.values()), administration.api),
             backends=backends,
         )
 
@@ -221,6 +239,8 @@ def build_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(_BackgroundTask(application.hub.run()))
+            webhooks = application.administration.webhooks
+            await stack.enter_async_context(_BackgroundTask(webhooks.run()))
             await stack.enter_async_context(application.readiness.running())
             await stack.enter_async_context(runner)
             if extra is not None:
