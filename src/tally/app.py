@@ -35,6 +35,7 @@ from tally.instance.maintenance import StoreMaintenance
 from tally.instance.operators import open_operators
 from tally.instance.readiness import store_probe
 from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
+from tally.instance.shard_pages import open_page_exchange
 from tally.instance.streams import open_streams
 from tally.instance.webhooks.sources import WebhookSource
 from tally.kit import directory_lock, keyfile
@@ -193,12 +194,18 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
     """
     secure_data_directory(settings.data_dir)
     if settings.store_engine == "dynamodb":
-        async with dynamodb.open_dynamodb(
-            endpoint=settings.dynamodb_endpoint,
-            region=settings.dynamodb_region,
-            table_prefix=settings.dynamodb_table_prefix,
-        ) as engine:
-            yield engine
+        async with AsyncExitStack() as stack:
+            redis_url, exchange = settings.scoreboard_redis_url, None
+            if redis_url is not None:
+                exchange = await stack.enter_async_context(open_page_exchange(redis_url.reveal()))
+            yield await stack.enter_async_context(
+                dynamodb.open_dynamodb(
+                    endpoint=settings.dynamodb_endpoint,
+                    region=settings.dynamodb_region,
+                    table_prefix=settings.dynamodb_table_prefix,
+                    exchange=exchange,
+                )
+            )
         return
     rate = settings.store_writer_process_rate or None
     async with open_sqlite(

@@ -117,12 +117,6 @@ class NamedConsumer:
     async def run(self) -> None:
         """Handle changes until cancelled; wait while another instance holds the lock."""
         self._metrics.lag.labels(self.name).set_function(self._lag)
-        try:
-            await self._run()
-        finally:
-            self._metrics.lag.remove(self.name)
-
-    async def _run(self) -> None:
         while True:
             try:
                 await run_with_lock(

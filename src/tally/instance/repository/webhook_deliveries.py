@@ -1,7 +1,7 @@
 """The table `tally-webhook-deliveries`: events that wait for delivery, or for an operator.
 
-The queue of a webhook is a partition. Its sort key begins with the lane, so that the oldest event
-of each lane is found by skipping from lane to lane. Delivered events are deleted.
+The queue of a webhook is a partition. Its sort key begins with the group, so that the oldest event
+of each group is found by skipping from group to group. Delivered events are deleted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ class DeliveryRepository:
             return  # the consumer repeats its last changes after a crash
 
     @access(
-        "Find pending deliveries of all lanes",
+        "Find pending deliveries of all groups",
         Query(where=_PENDING & (F("id") > param("after")), limit=PAGE),
         table=WEBHOOK_DELIVERIES,
         trigger="Delivery of webhooks",
@@ -104,17 +104,17 @@ class DeliveryRepository:
         return [_delivery(webhook_id, item) for item in page.items]
 
     @access(
-        "Find pending deliveries of a lane",
-        Query(where=_PENDING & F("id").begins_with(param("lane")), limit=PAGE),
+        "Find pending deliveries of a group",
+        Query(where=_PENDING & F("id").begins_with(param("group")), limit=PAGE),
         table=WEBHOOK_DELIVERIES,
         trigger="Delivery of webhooks",
-        frequency="Per lane with a delivery that is due",
+        frequency="Per group with a delivery that is due",
     )
-    async def lane(self, webhook_id: str, lane: str) -> list[Delivery]:
-        """Return the next deliveries of a lane in order."""
+    async def group(self, webhook_id: str, group: str) -> list[Delivery]:
+        """Return the next deliveries of a group in order."""
         where = F("queue") == _queue(DeliveryState.PENDING, webhook_id)
         page = await self.store.query(
-            WEBHOOK_DELIVERIES, where & F("id").begins_with(lane), limit=PAGE, consistent=True
+            WEBHOOK_DELIVERIES, where & F("id").begins_with(group), limit=PAGE, consistent=True
         )
         return [_delivery(webhook_id, item) for item in page.items]
 

@@ -12,7 +12,7 @@ from tally.settings import Secret
 # A replaced secret signs for this long, so that receivers can change over.
 OLD_SECRET_MS: Final = 86_400_000
 MAX_SECRETS: Final = 3
-LANE_LENGTH: Final = 24
+GROUP_LENGTH: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class DeliveryState(StrEnum):
 class Delivery:
     """An event on its way to one webhook. Times are epoch milliseconds.
 
-    `id` sorts the deliveries of a key by their sequence; its first characters are the lane.
+    `id` sorts the deliveries of a key by their sequence; its first characters are the group.
     """
 
     webhook_id: str
@@ -86,9 +86,9 @@ class Delivery:
     error: str | None = None
 
     @property
-    def lane(self) -> str:
-        """Deliveries of a lane are sent in order: those of one key of one source."""
-        return self.id[:LANE_LENGTH]
+    def group(self) -> str:
+        """Deliveries of a group are sent in order: those of one key of one source."""
+        return self.id[:GROUP_LENGTH]
 
 
 def secret_context(webhook_id: str) -> str:
@@ -96,9 +96,9 @@ def secret_context(webhook_id: str) -> str:
 
 
 def delivery_id(source: str, key: str, sequence: int, number: int) -> str:
-    """Return the id of the event with this number in a change; it sorts by sequence in its lane."""
-    lane = hashlib.sha256(f"{source}\n{key}".encode()).hexdigest()[:LANE_LENGTH]
-    return f"{lane}#{sequence:040}#{number:04}"
+    """Return the id of the event with this number in a change; it sorts by sequence in its group."""
+    group = hashlib.sha256(f"{source}\n{key}".encode()).hexdigest()[:GROUP_LENGTH]
+    return f"{group}#{sequence:040}#{number:04}"
 
 
 def message_id(webhook_id: str, source: str, change_id: str, number: int) -> str:

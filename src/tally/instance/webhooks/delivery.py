@@ -1,7 +1,7 @@
-"""Sends the queued events of one webhook: lanes in parallel, the events of a lane in order.
+"""Sends the queued events of one webhook: groups in parallel, the events of a group in order.
 
-An event that fails is tried again with back-off, and blocks its lane. After a day it is parked, and
-the lane continues. When several attempts in a row have failed, all lanes wait: the receiver is
+An event that fails is tried again with back-off, and blocks its group. After a day it is parked, and
+the group continues. When several attempts in a row have failed, all groups wait: the receiver is
 down. Exactly one instance delivers the events of a webhook at a time.
 """
 
@@ -29,7 +29,7 @@ PARK_AFTER_MS: Final = 86_400_000
 INITIAL_BACKOFF_SECONDS: Final = 5.0
 MAX_BACKOFF_SECONDS: Final = 3_600.0
 MAX_CONCURRENT: Final = 8
-# From so many failures in a row on, all lanes wait.
+# From so many failures in a row on, all groups wait.
 MAX_FAILURES: Final = 5
 MAX_PAUSE_SECONDS: Final = 60.0
 CONTENT_TYPE: Final = {"content-type": "application/json"}
@@ -102,32 +102,32 @@ class WebhookDelivery:
     async def run_once(self) -> None:
         """Try every delivery that is due."""
         self._oldest = None
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as tasks:
             async for head in self._heads():
                 if head.not_before <= self._now() or self._has_expired(head):
                     await self._slots.acquire()
-                    group.create_task(self._deliver_lane(head.lane))
+                    tasks.create_task(self._deliver_group(head.group))
         now = self._now()
         age = 0 if self._oldest is None else max(0, now - self._oldest)
         self._services.metrics.oldest.labels(self._webhook.webhook_id).set(age / 1000)
 
     async def _heads(self) -> AsyncIterator[Delivery]:
-        """Yield the first delivery of each lane."""
+        """Yield the first delivery of each group."""
         after = " "
         while found := await self._services.deliveries.after(self._webhook.webhook_id, after):
-            lane = ""
+            group = ""
             for delivery in found:
-                if delivery.lane != lane:
-                    lane = delivery.lane
+                if delivery.group != group:
+                    group = delivery.group
                     created_at = delivery.created_at
                     self._oldest = min(self._oldest or created_at, created_at)
                     yield delivery
-            after = f"{lane}~"  # sorts after every delivery of the lane
+            after = f"{group}~"  # sorts after every delivery of the group
 
-    async def _deliver_lane(self, lane: str) -> None:
-        """Deliver one page of a lane; the next pass continues."""
+    async def _deliver_group(self, group: str) -> None:
+        """Deliver one page of a group; the next pass continues."""
         try:
-            page = await self._services.deliveries.lane(self._webhook.webhook_id, f"{lane}#")
+            page = await self._services.deliveries.group(self._webhook.webhook_id, f"{group}#")
             for delivery in page:
                 if not await self._deliver(delivery):
                     return
@@ -137,7 +137,7 @@ class WebhookDelivery:
             self._slots.release()
 
     async def _deliver(self, delivery: Delivery) -> bool:
-        """Return whether the lane may continue with the next delivery."""
+        """Return whether the group may continue with the next delivery."""
         now = self._now()
         if self._is_disabled:
             return False
