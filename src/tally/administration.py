@@ -17,11 +17,11 @@ from tally.instance.repository.consumers import ConsumerRepository
 from tally.instance.repository.webhook_deliveries import DeliveryRepository
 from tally.instance.repository.webhooks import WebhookRepository
 from tally.instance.webhooks.api import WebhookHandlers, webhook_endpoints
-from tally.instance.webhooks.delivery import DeliveryServices, WebhookMetrics
+from tally.instance.webhooks.delivery import DeliveryMetrics, DeliveryServices
 from tally.instance.webhooks.runner import WebhookRunner
 from tally.instance.webhooks.schemas import WEBHOOK_EXAMPLE
-from tally.instance.webhooks.sender import WebhookSender
-from tally.instance.webhooks.service import WebhookService
+from tally.instance.webhooks.sender import MessageSender
+from tally.instance.webhooks.service import WebhookAdministration
 from tally.instance.webhooks.sources import WebhookSource
 from tally.kit.encryption import Encryptor
 from tally.kit.endpoints import Api
@@ -55,17 +55,17 @@ async def open_administration(
     encryptor = Encryptor(secret, "webhooks")
     webhooks, deliveries = WebhookRepository(store), DeliveryRepository(store)
     consumers = ConsumerRepository(store)
-    async with WebhookSender(allows_private=allows_private) as sender:
+    async with MessageSender(allows_private=allows_private) as sender:
         services = DeliveryServices(
             webhooks=webhooks,
             deliveries=deliveries,
             sender=sender,
             encryptor=encryptor,
             clock=clock,
-            metrics=WebhookMetrics(dependencies.metrics),
+            metrics=DeliveryMetrics(dependencies.metrics),
         )
         runner = WebhookRunner(sources, services, consumers, ConsumerMetrics(dependencies.metrics))
-        service = WebhookService(
+        service = WebhookAdministration(
             webhooks=webhooks,
             deliveries=deliveries,
             consumers=consumers,

@@ -163,11 +163,9 @@ async def open_application(
         maintenance = StoreMaintenance(engine, store, clock, CATALOGUE.tables(), metrics)
         readiness.add(maintenance.probes())
         sources = chain.from_iterable(backend.webhook_sources for backend in backends.values())
-        administration = await stack.enter_async_context(
-            open_administration(dependencies, tuple(sources))
-        )
-        jobs = [*maintenance.jobs(), streams.job()]
-        jobs.extend(chain.from_iterable(backend.jobs for backend in backends.values()))
+        opening = open_administration(dependencies, tuple(sources))
+        administration = await stack.enter_async_context(opening)
+        backend_jobs = chain.from_iterable(backend.jobs for backend in backends.values())
         yield Application(
             settings=settings,
             clock=clock,
@@ -180,7 +178,7 @@ async def open_application(
             streams=streams,
             engine=engine,
             administration=administration,
-            jobs=tuple(jobs),
+            jobs=(*maintenance.jobs(), streams.job(), *backend_jobs),
             apis=(*(backend.api for backend in backends.values()), administration.api),
             backends=backends,
         )

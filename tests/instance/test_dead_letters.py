@@ -6,7 +6,7 @@ import pytest
 
 from tally.instance import consumers
 from tally.instance.repository.webhook_deliveries import DeliveryRepository
-from tally.instance.repository.webhook_records import Delivery
+from tally.instance.repository.webhook_records import QueuedDelivery
 from tests.devices.harness import Board
 from tests.embedded.harness import wait_until
 from tests.instance.webhook_harness import serving_receiver, serving_webhooks, webhook_settings
@@ -18,7 +18,7 @@ async def test_dead_letters_are_listed_retried_and_discarded(
     """A retried change is delivered, and the other one is never."""
     enqueue, rejected, is_broken = DeliveryRepository.enqueue, list[str](), True
 
-    async def reject(self: DeliveryRepository, delivery: Delivery) -> None:
+    async def reject(self: DeliveryRepository, delivery: QueuedDelivery) -> None:
         if is_broken:
             rejected.append(delivery.key)
             raise ValueError("the queue is broken")

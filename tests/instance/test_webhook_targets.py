@@ -6,10 +6,10 @@ import ipaddress
 import pytest
 
 from tally.errors import Invalid
-from tally.instance.webhooks.sender import WebhookSender
+from tally.instance.webhooks.sender import MessageSender
 from tally.instance.webhooks.targets import (
-    Target,
     TargetRefused,
+    WebhookTarget,
     is_public,
     parse_target,
     resolve_target,
@@ -63,7 +63,7 @@ def test_urls_that_are_not_public_https_are_refused(url: str) -> None:
 
 async def test_a_name_that_resolves_to_this_machine_is_refused() -> None:
     with pytest.raises(TargetRefused, match="not public"):
-        await resolve_target(Target("localhost", 443), allows_private=False)
+        await resolve_target(WebhookTarget("localhost", 443), allows_private=False)
 
 
 async def test_a_message_goes_to_the_address_that_was_checked() -> None:
@@ -76,17 +76,17 @@ async def test_a_message_goes_to_the_address_that_was_checked() -> None:
         await writer.drain()
         writer.close()
 
-    async def resolve(target: Target) -> str:
+    async def resolve(target: WebhookTarget) -> str:
         resolved.append(target)
         if len(resolved) > 1:
             raise TargetRefused(f"{target.host} has the address 127.0.0.1, which is not public")
         return "127.0.0.1"
 
-    resolved: list[Target] = []
+    resolved: list[WebhookTarget] = []
     listener = await asyncio.start_server(respond, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     url = f"http://hooks.example.invalid:{port}/hook?token=of-the-url"
-    async with listener, WebhookSender(allows_private=True, resolve=resolve) as sender:
+    async with listener, MessageSender(allows_private=True, resolve=resolve) as sender:
         first = await sender.send(url, {"webhook-id": "msg_1"}, b"{}")
         second = await sender.send(url, {"webhook-id": "msg_2"}, b"{}")
     assert (first.status, first.error) == (204, None)
@@ -97,7 +97,7 @@ async def test_a_message_goes_to_the_address_that_was_checked() -> None:
 
 
 async def test_every_failure_is_an_outcome_without_the_url() -> None:
-    async with WebhookSender(allows_private=True) as sender:
+    async with MessageSender(allows_private=True) as sender:
         listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         async with listener:

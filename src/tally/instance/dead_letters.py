@@ -13,7 +13,7 @@ from tally.instance.admin_errors import ADMIN_ERRORS, BODY_ERRORS
 from tally.instance.consumers import NamedConsumer, unknown_letter
 from tally.instance.repository.consumers import ConsumerRepository, DeadLetter
 from tally.instance.webhooks.runner import WebhookRunner
-from tally.instance.webhooks.service import WebhookService
+from tally.instance.webhooks.service import WebhookAdministration
 from tally.kit.body import StrictStruct, read_json
 from tally.kit.clock import rfc3339_seconds
 from tally.kit.endpoints import Endpoint
@@ -70,7 +70,7 @@ class DiscardResult(msgspec.Struct, frozen=True):
 class DeadLetterHandlers:
     """One method per route."""
 
-    webhooks: WebhookService
+    webhooks: WebhookAdministration
     runner: WebhookRunner
     repository: ConsumerRepository
 

@@ -8,7 +8,7 @@ from tally.collect.api.events import MilestoneChange
 from tally.collect.api.schemas.collection import award_body, progress_body
 from tally.collect.model.records import Award, Milestone
 from tally.instance.change_feed import Change, ChangeLog
-from tally.instance.webhooks.sources import WebhookEvent, WebhookSource
+from tally.instance.webhooks.sources import OutgoingEvent, WebhookSource
 
 
 def milestone_source(
@@ -16,19 +16,19 @@ def milestone_source(
 ) -> WebhookSource:
     """Return the source of milestones; `decode` returns what a change means for one."""
 
-    def events(change: Change) -> Iterator[WebhookEvent]:
+    def events(change: Change) -> Iterator[OutgoingEvent]:
         found = decode(change)
         if found is None:
             return
         owner = {"userId": found.user_id, "milestoneId": found.milestone_id}
         if isinstance(found, Award):
             data = {**owner, "award": to_builtins(award_body(found))}
-            yield WebhookEvent("milestone.minted", found.user_id, data)
+            yield OutgoingEvent("milestone.minted", found.user_id, data)
         elif isinstance(found, Milestone):
             data = {**owner, "progress": to_builtins(progress_body(found))}
-            yield WebhookEvent("milestone.updated", found.user_id, data)
+            yield OutgoingEvent("milestone.updated", found.user_id, data)
         else:
-            yield WebhookEvent("milestone.deleted", found.user_id, owner)
+            yield OutgoingEvent("milestone.deleted", found.user_id, owner)
 
     return WebhookSource(
         name="collect",

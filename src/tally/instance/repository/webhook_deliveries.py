@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tally.instance.repository.webhook_records import Delivery, DeliveryState
+from tally.instance.repository.webhook_records import DeliveryState, QueuedDelivery
 from tally.store.access import (
     BatchWriteItem,
     DeleteItem,
@@ -80,7 +80,7 @@ class DeliveryRepository:
         trigger="An event of a webhook",
         frequency="Per event and webhook",
     )
-    async def enqueue(self, delivery: Delivery) -> None:
+    async def enqueue(self, delivery: QueuedDelivery) -> None:
         """Add a delivery unless it is pending already."""
         item = _item(DeliveryState.PENDING, delivery)
         try:
@@ -92,10 +92,10 @@ class DeliveryRepository:
         "Find pending deliveries of all groups",
         Query(where=_PENDING & (F("id") > param("after")), limit=PAGE),
         table=WEBHOOK_DELIVERIES,
-        trigger="Delivery of webhooks",
+        trigger="QueuedDelivery of webhooks",
         frequency="Every second per webhook",
     )
-    async def after(self, webhook_id: str, after: str) -> list[Delivery]:
+    async def after(self, webhook_id: str, after: str) -> list[QueuedDelivery]:
         """Return pending deliveries in the order of their ids."""
         where = F("queue") == _queue(DeliveryState.PENDING, webhook_id)
         page = await self.store.query(
@@ -107,10 +107,10 @@ class DeliveryRepository:
         "Find pending deliveries of a group",
         Query(where=_PENDING & F("id").begins_with(param("group")), limit=PAGE),
         table=WEBHOOK_DELIVERIES,
-        trigger="Delivery of webhooks",
+        trigger="QueuedDelivery of webhooks",
         frequency="Per group with a delivery that is due",
     )
-    async def group(self, webhook_id: str, group: str) -> list[Delivery]:
+    async def group(self, webhook_id: str, group: str) -> list[QueuedDelivery]:
         """Return the next deliveries of a group in order."""
         where = F("queue") == _queue(DeliveryState.PENDING, webhook_id)
         page = await self.store.query(
@@ -122,10 +122,10 @@ class DeliveryRepository:
         "Complete delivery",
         DeleteItem(key=_PENDING_KEY),
         table=WEBHOOK_DELIVERIES,
-        trigger="Delivery of webhooks",
+        trigger="QueuedDelivery of webhooks",
         frequency="Per delivered event",
     )
-    async def complete(self, delivery: Delivery) -> None:
+    async def complete(self, delivery: QueuedDelivery) -> None:
         key = _key(DeliveryState.PENDING, delivery.webhook_id, delivery.id)
         await self.store.delete(WEBHOOK_DELIVERIES, key)
 
@@ -133,10 +133,10 @@ class DeliveryRepository:
         "Record failed attempt of delivery",
         UpdateItem(key=_PENDING_KEY, condition=exists("id")),
         table=WEBHOOK_DELIVERIES,
-        trigger="Delivery of webhooks",
+        trigger="QueuedDelivery of webhooks",
         frequency="Per failed attempt",
     )
-    async def record_failure(self, delivery: Delivery) -> None:
+    async def record_failure(self, delivery: QueuedDelivery) -> None:
         key = _key(DeliveryState.PENDING, delivery.webhook_id, delivery.id)
         try:
             await self.store.update(
@@ -159,7 +159,7 @@ class DeliveryRepository:
         trigger="A delivery that failed for a day",
         frequency="Rare",
     )
-    async def park(self, delivery: Delivery) -> bool:
+    async def park(self, delivery: QueuedDelivery) -> bool:
         """Move a pending delivery to the parked ones. Return whether it was pending."""
         return await self._move(delivery, DeliveryState.PENDING, DeliveryState.PARKED)
 
@@ -173,7 +173,7 @@ class DeliveryRepository:
         trigger="POST /admin/webhooks/{webhook_id}/replay",
         frequency="Per parked delivery",
     )
-    async def replay(self, delivery: Delivery) -> bool:
+    async def replay(self, delivery: QueuedDelivery) -> bool:
         """Move a parked delivery back to the pending ones. Return whether it was parked."""
         return await self._move(delivery, DeliveryState.PARKED, DeliveryState.PENDING)
 
@@ -187,7 +187,7 @@ class DeliveryRepository:
     )
     async def page(
         self, webhook_id: str, state: DeliveryState, limit: int, start: Key | None
-    ) -> tuple[list[Delivery], Key | None]:
+    ) -> tuple[list[QueuedDelivery], Key | None]:
         """Return a page of deliveries, and the start key of the next page."""
         where = F("queue") == _queue(state, webhook_id)
         page = await self.store.query(
@@ -203,7 +203,7 @@ class DeliveryRepository:
         trigger="POST /admin/webhooks/{webhook_id}/replay",
         frequency="Rare",
     )
-    async def parked(self, webhook_id: str, delivery_id: str) -> Delivery | None:
+    async def parked(self, webhook_id: str, delivery_id: str) -> QueuedDelivery | None:
         key = _key(DeliveryState.PARKED, webhook_id, delivery_id)
         item = await self.store.get(WEBHOOK_DELIVERIES, key, consistent=True)
         return None if item is None else _delivery(webhook_id, item)
@@ -235,7 +235,7 @@ class DeliveryRepository:
         keys = [_key(state, webhook_id, delivery_id) for delivery_id in ids]
         await self.store.write_many(WEBHOOK_DELIVERIES, deletes=keys)
 
-    async def _move(self, delivery: Delivery, old: DeliveryState, new: DeliveryState) -> bool:
+    async def _move(self, delivery: QueuedDelivery, old: DeliveryState, new: DeliveryState) -> bool:
         key = _key(old, delivery.webhook_id, delivery.id)
         try:
             await self.store.transact(
@@ -251,7 +251,7 @@ class DeliveryRepository:
         return True
 
 
-def _item(state: DeliveryState, delivery: Delivery) -> Item:
+def _item(state: DeliveryState, delivery: QueuedDelivery) -> Item:
     item: Item = {
         **_key(state, delivery.webhook_id, delivery.id),
         "messageId": delivery.message_id,
@@ -266,8 +266,8 @@ def _item(state: DeliveryState, delivery: Delivery) -> Item:
     return item if delivery.error is None else item | {"error": delivery.error[:MAX_ERROR]}
 
 
-def _delivery(webhook_id: str, item: Mapping[str, Any]) -> Delivery:
-    return Delivery(
+def _delivery(webhook_id: str, item: Mapping[str, Any]) -> QueuedDelivery:
+    return QueuedDelivery(
         webhook_id=webhook_id,
         id=item["id"],
         message_id=item["messageId"],

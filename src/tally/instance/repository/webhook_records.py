@@ -68,7 +68,7 @@ class DeliveryState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class QueuedDelivery:
     """An event on its way to one webhook. Times are epoch milliseconds.
 
     `id` sorts the deliveries of a key by their sequence; its first characters are the group.
@@ -107,7 +107,7 @@ def message_id(webhook_id: str, source: str, change_id: str, number: int) -> str
     return f"msg_{hashlib.sha256(content.encode()).hexdigest()[:32]}"
 
 
-def failure_details(delivery: Delivery) -> Mapping[str, object]:
+def failure_details(delivery: QueuedDelivery) -> Mapping[str, object]:
     """Return what a log entry says about a delivery: no URL, body or secret."""
     return {
         "webhook": delivery.webhook_id,

@@ -11,7 +11,7 @@ from tally.errors import Conflict, Invalid, NotFound
 from tally.instance.admin_errors import ADMIN_ERRORS, BODY_ERRORS
 from tally.instance.repository.webhook_records import DeliveryState
 from tally.instance.webhooks import schemas
-from tally.instance.webhooks.service import WebhookChange, WebhookService, webhook_not_found
+from tally.instance.webhooks.service import WebhookAdministration, WebhookChange, webhook_not_found
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.endpoints import Endpoint
@@ -35,7 +35,7 @@ _WITH_SECRET: Final = schemas.WebhookWithSecret(
 class WebhookHandlers:
     """One method per route."""
 
-    service: WebhookService
+    service: WebhookAdministration
     cursors: Cursors
 
     async def list_kinds(self, _: Request) -> ASGIApp:
@@ -232,7 +232,7 @@ def _deliveries(handlers: WebhookHandlers) -> tuple[Endpoint, ...]:
                 *BODY_ERRORS,
                 _NOT_FOUND,
                 NotFound(
-                    f"Delivery {schemas.DELIVERY_EXAMPLE.id} is not parked",
+                    f"QueuedDelivery {schemas.DELIVERY_EXAMPLE.id} is not parked",
                     code="delivery_not_found",
                     field="ids",
                 ),

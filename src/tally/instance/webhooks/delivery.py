@@ -14,9 +14,9 @@ from typing import Final
 from prometheus_client import Counter, Gauge
 
 from tally.instance.repository.webhook_deliveries import DeliveryRepository
-from tally.instance.repository.webhook_records import Delivery, Webhook, failure_details
+from tally.instance.repository.webhook_records import QueuedDelivery, Webhook, failure_details
 from tally.instance.repository.webhooks import WebhookRepository
-from tally.instance.webhooks.sender import Outcome, WebhookSender
+from tally.instance.webhooks.sender import MessageSender, Outcome
 from tally.instance.webhooks.signing import signed_headers
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlineExceeded, SystemClock, finish_within
@@ -37,7 +37,7 @@ CONTENT_TYPE: Final = {"content-type": "application/json"}
 _log = logs.logger()
 
 
-class WebhookMetrics:
+class DeliveryMetrics:
     """The metrics of all webhooks of an instance."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -67,13 +67,13 @@ class DeliveryServices:
 
     webhooks: WebhookRepository
     deliveries: DeliveryRepository
-    sender: WebhookSender
+    sender: MessageSender
     encryptor: Encryptor
     clock: Clock
-    metrics: WebhookMetrics
+    metrics: DeliveryMetrics
 
 
-class WebhookDelivery:
+class DeliveryWorker:
     """Delivers the events of one webhook until it is cancelled."""
 
     def __init__(self, webhook: Webhook, services: DeliveryServices) -> None:
@@ -111,7 +111,7 @@ class WebhookDelivery:
         age = 0 if self._oldest is None else max(0, now - self._oldest)
         self._services.metrics.oldest.labels(self._webhook.webhook_id).set(age / 1000)
 
-    async def _heads(self) -> AsyncIterator[Delivery]:
+    async def _heads(self) -> AsyncIterator[QueuedDelivery]:
         """Yield the first delivery of each group."""
         after = " "
         while found := await self._services.deliveries.after(self._webhook.webhook_id, after):
@@ -136,7 +136,7 @@ class WebhookDelivery:
         finally:
             self._slots.release()
 
-    async def _deliver(self, delivery: Delivery) -> bool:
+    async def _deliver(self, delivery: QueuedDelivery) -> bool:
         """Return whether the group may continue with the next delivery."""
         now = self._now()
         if self._is_disabled:
@@ -160,7 +160,7 @@ class WebhookDelivery:
         await self._services.deliveries.record_failure(failed)
         return False
 
-    async def _attempt(self, delivery: Delivery) -> Outcome:
+    async def _attempt(self, delivery: QueuedDelivery) -> Outcome:
         services, webhook = self._services, self._webhook
         now, body = self._now(), delivery.body.encode()
         try:
@@ -173,7 +173,7 @@ class WebhookDelivery:
         services.metrics.attempts.labels(webhook.webhook_id, label).inc()
         return outcome
 
-    def _failed(self, delivery: Delivery, outcome: Outcome) -> Delivery:
+    def _failed(self, delivery: QueuedDelivery, outcome: Outcome) -> QueuedDelivery:
         attempts = delivery.attempts + 1
         jitter = full_jitter(attempts, INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         wait = min(max(jitter, outcome.retry_after), MAX_BACKOFF_SECONDS)
@@ -191,7 +191,7 @@ class WebhookDelivery:
             wait = full_jitter(attempt, INITIAL_BACKOFF_SECONDS, MAX_PAUSE_SECONDS)
             self._paused_until = self._now() + round(wait * 1000)
 
-    async def _park(self, delivery: Delivery) -> bool:
+    async def _park(self, delivery: QueuedDelivery) -> bool:
         if await self._services.deliveries.park(delivery):
             self._services.metrics.parked.labels(delivery.webhook_id).inc()
             _log.error(
@@ -205,7 +205,7 @@ class WebhookDelivery:
         _log.warning("Webhook disabled", action="webhook_disabled", webhook=webhook_id)
         await self._services.webhooks.disable(webhook_id, "The receiver answered 410 Gone")
 
-    def _has_expired(self, delivery: Delivery) -> bool:
+    def _has_expired(self, delivery: QueuedDelivery) -> bool:
         return self._now() - delivery.created_at >= PARK_AFTER_MS
 
     def _now(self) -> int:

@@ -17,12 +17,12 @@ from tally.errors import Unavailable
 from tally.instance.consumers import ConsumerMetrics, NamedConsumer
 from tally.instance.repository.consumers import ConsumerLocks, ConsumerRepository
 from tally.instance.repository.webhook_records import (
-    Delivery,
+    QueuedDelivery,
     Webhook,
     delivery_id,
     message_id,
 )
-from tally.instance.webhooks.delivery import DeliveryServices, WebhookDelivery
+from tally.instance.webhooks.delivery import DeliveryServices, DeliveryWorker
 from tally.instance.webhooks.sources import WebhookSource
 from tally.kit import logs
 from tally.kit.clock import Clock, DeadlineExceeded, SystemClock, finish_within, rfc3339
@@ -115,11 +115,11 @@ class WebhookRunner:
 
     def _deliveries(
         self, webhook: Webhook, source: WebhookSource, change: Change
-    ) -> list[Delivery]:
+    ) -> list[QueuedDelivery]:
         created_at = self._services.clock.milliseconds()
         timestamp = rfc3339(datetime.fromtimestamp(change.at, UTC))
         return [
-            Delivery(
+            QueuedDelivery(
                 webhook_id=webhook.webhook_id,
                 id=delivery_id(source.name, event.key, change.sequence, number),
                 message_id=message_id(webhook.webhook_id, source.name, change.id, number),
@@ -147,7 +147,7 @@ class WebhookRunner:
                 self._running[webhook_id] = _RunningWebhook(webhook, self._start(webhook))
 
     def _start(self, webhook: Webhook) -> tuple["asyncio.Task[None]", ...]:
-        delivery = WebhookDelivery(webhook, self._services)
+        delivery = DeliveryWorker(webhook, self._services)
         work = [self._deliver(webhook.webhook_id, delivery.run)]
         work += [
             self.consumer(webhook, source, delivery.wake).run()

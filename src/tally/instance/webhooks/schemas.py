@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tally.instance.repository.webhook_records import Delivery, DeliveryState, Webhook
+from tally.instance.repository.webhook_records import DeliveryState, QueuedDelivery, Webhook
 from tally.instance.webhooks.targets import MAX_URL_LENGTH
 from tally.kit.body import StrictStruct
 from tally.kit.clock import rfc3339_seconds
@@ -121,7 +121,7 @@ def webhook_body(webhook: Webhook) -> WebhookBody:
     )
 
 
-def delivery_body(delivery: Delivery, state: DeliveryState) -> DeliveryBody:
+def delivery_body(delivery: QueuedDelivery, state: DeliveryState) -> DeliveryBody:
     is_waiting = state is DeliveryState.PENDING and delivery.not_before > 0
     return DeliveryBody(
         id=delivery.id,

@@ -17,8 +17,8 @@ from pyreqwest.exceptions import PyreqwestError
 
 from tally.errors import Invalid
 from tally.instance.webhooks.targets import (
-    Target,
     TargetRefused,
+    WebhookTarget,
     parse_target,
     resolve_target,
 )
@@ -28,7 +28,7 @@ MAX_CLIENTS: Final = 50
 GONE: Final = 410
 
 # Returns an address to connect to, or raises TargetRefused or OSError.
-Resolve: TypeAlias = Callable[[Target], Awaitable[str]]
+Resolve: TypeAlias = Callable[[WebhookTarget], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class Outcome:
         return self.status == GONE
 
 
-class WebhookSender:
+class MessageSender:
     """Sends messages; keeps one client per host and address, so that connections are reused."""
 
     def __init__(self, *, allows_private: bool, resolve: Resolve | None = None) -> None:
         self._allows_private = allows_private
         self._resolve = resolve or self._resolve_public
-        self._clients: dict[tuple[Target, str], Client] = {}
+        self._clients: dict[tuple[WebhookTarget, str], Client] = {}
         self._building = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -87,10 +87,10 @@ class WebhookSender:
         except PyreqwestError as error:
             return Outcome(error=f"Connection failed: {type(error).__name__}")
 
-    async def _resolve_public(self, target: Target) -> str:
+    async def _resolve_public(self, target: WebhookTarget) -> str:
         return await resolve_target(target, allows_private=self._allows_private)
 
-    async def _client(self, target: Target, address: str) -> Client:
+    async def _client(self, target: WebhookTarget, address: str) -> Client:
         """Return a client that connects to this address whatever the host name resolves to."""
         key = target, address
         async with self._building:
@@ -102,7 +102,7 @@ class WebhookSender:
             return self._clients[key]
 
 
-def _build_client(target: Target, address: str) -> Client:
+def _build_client(target: WebhookTarget, address: str) -> Client:
     return (
         ClientBuilder()
         .resolve(target.host, address, target.port)

@@ -8,8 +8,8 @@ from tally.errors import Conflict, Invalid, NotFound
 from tally.instance.repository.consumers import ConsumerRepository
 from tally.instance.repository.webhook_deliveries import PAGE, DeliveryRepository
 from tally.instance.repository.webhook_records import (
-    Delivery,
     DeliveryState,
+    QueuedDelivery,
     StoredSecret,
     Webhook,
     secret_context,
@@ -39,7 +39,7 @@ class WebhookChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookService:
+class WebhookAdministration:
     """The webhooks of an installation."""
 
     webhooks: WebhookRepository
@@ -132,7 +132,7 @@ class WebhookService:
 
     async def page(
         self, webhook_id: str, state: DeliveryState, limit: int, start: Key | None
-    ) -> tuple[Sequence[Delivery], Key | None]:
+    ) -> tuple[Sequence[QueuedDelivery], Key | None]:
         await self.get(webhook_id)
         return await self.deliveries.page(webhook_id, state, limit, start)
 
@@ -149,12 +149,14 @@ class WebhookService:
         ]
         return sum(moved)
 
-    async def _parked(self, webhook_id: str, ids: Sequence[str] | None) -> AsyncIterator[Delivery]:
+    async def _parked(
+        self, webhook_id: str, ids: Sequence[str] | None
+    ) -> AsyncIterator[QueuedDelivery]:
         for delivery_id in ids or ():
             delivery = await self.deliveries.parked(webhook_id, delivery_id)
             if delivery is None:
                 raise NotFound(
-                    f"Delivery {delivery_id} is not parked",
+                    f"QueuedDelivery {delivery_id} is not parked",
                     code="delivery_not_found",
                     field="ids",
                 )

@@ -4,7 +4,7 @@
         name="devices",
         log=ReadingLog(store),
         kinds={"device.reading": "A reading was stored."},
-        events=lambda change: [WebhookEvent("device.reading", hardware_id, body)],
+        events=lambda change: [OutgoingEvent("device.reading", hardware_id, body)],
     )
 
 To add a kind, add it to `kinds` and return its events from `events`.
@@ -18,7 +18,7 @@ from tally.store.changes import Change
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookEvent:
+class OutgoingEvent:
     """An event. The events of a key are delivered in order; `data` is what JSON can encode."""
 
     kind: str
@@ -37,4 +37,4 @@ class WebhookSource:
     name: str
     log: ChangeLog
     kinds: Mapping[str, str]
-    events: Callable[[Change], Iterable[WebhookEvent]]
+    events: Callable[[Change], Iterable[OutgoingEvent]]

@@ -31,14 +31,14 @@ class TargetRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookTarget:
     """The host and port of a URL."""
 
     host: str
     port: int
 
 
-def parse_target(url: str, *, allows_private: bool) -> Target:
+def parse_target(url: str, *, allows_private: bool) -> WebhookTarget:
     """Return the target of a URL, or raise Invalid if no webhook may have this URL."""
     schemes = ("https", "http") if allows_private else ("https",)
     try:
@@ -66,10 +66,10 @@ def parse_target(url: str, *, allows_private: bool) -> Target:
             code="webhook_address_refused",
             field="url",
         )
-    return Target(host, port or _PORTS[parts.scheme])
+    return WebhookTarget(host, port or _PORTS[parts.scheme])
 
 
-async def resolve_target(target: Target, *, allows_private: bool) -> str:
+async def resolve_target(target: WebhookTarget, *, allows_private: bool) -> str:
     """Return an address of the target, or raise TargetRefused or OSError.
 
     If one address is not public, the target is refused, whichever address comes first.
