@@ -96,7 +96,7 @@ def secret_context(webhook_id: str) -> str:
 
 
 def delivery_id(source: str, key: str, sequence: int, number: int) -> str:
-    """Return the id of the event with this number in a change; it sorts by sequence in its group."""
+    """Return the id of an event of a change, by its number; it sorts by sequence in its group."""
     group = hashlib.sha256(f"{source}\n{key}".encode()).hexdigest()[:GROUP_LENGTH]
     return f"{group}#{sequence:040}#{number:04}"
 

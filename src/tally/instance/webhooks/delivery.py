@@ -1,8 +1,8 @@
 """Sends the queued events of one webhook: groups in parallel, the events of a group in order.
 
-An event that fails is tried again with back-off, and blocks its group. After a day it is parked, and
-the group continues. When several attempts in a row have failed, all groups wait: the receiver is
-down. Exactly one instance delivers the events of a webhook at a time.
+An event that fails is tried again with back-off, and blocks its group. After a day it is parked,
+and the group continues. When several attempts in a row have failed, all groups wait: the receiver
+is down. Exactly one instance delivers the events of a webhook at a time.
 """
 
 import asyncio
