@@ -1,12 +1,14 @@
 """Operators list, retry and discard the changes that a consumer could not handle."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tally.instance import consumers
 from tally.instance.repository.webhook_deliveries import DeliveryRepository
 from tally.instance.repository.webhook_records import QueuedDelivery
+from tally.kit.retry import RetryPolicy
 from tests.devices.harness import Board
 from tests.embedded.harness import wait_until
 from tests.instance.webhook_harness import serving_receiver, serving_webhooks, webhook_settings
@@ -38,7 +40,7 @@ async def test_dead_letters_are_listed_retried_and_discarded(
         consumer = f"webhook-{webhook_id}-devices"
         assert (await server.request("GET", "/admin/consumers")).json == {"items": [consumer]}
         path = f"/admin/consumers/{consumer}/dead-letters"
-        letters = []
+        letters = list[Any]()
         while len(letters) < 2:
             letters = (await server.request("GET", path)).json["items"]
         assert [letter["error"] for letter in letters] == ["ValueError: the queue is broken"] * 2
@@ -61,4 +63,4 @@ async def test_dead_letters_are_listed_retried_and_discarded(
 
 
 def _one_attempt(self: consumers.HandlerRetries) -> object:
-    return consumers.RetryPolicy(attempts=1)
+    return RetryPolicy(attempts=1)
