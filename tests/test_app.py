@@ -138,7 +138,7 @@ async def test_only_configured_backends_are_served(client: Client, tmp_path: Pat
         open_application(Settings(data_dir=tmp_path, backends=("collect",))) as application,
         running(application) as url,
     ):
-        assert [api.name for api in application.apis] == ["collect"]
+        assert [api.name for api in application.apis] == ["collect", "admin"]
         assert (await get(client, f"{url}/collect/health"))[0] == 200
         assert (await get(client, f"{url}/devices/health"))[0] == 404
 

@@ -23,6 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from tally import __version__
+from tally.administration import Administration, open_administration
 from tally.collect.jobs import SCHEDULES as COLLECT_SCHEDULES
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.collect.wiring import open_collect
@@ -36,7 +37,9 @@ from tally.instance.maintenance import SCRUB_SCHEDULE, SWEEP_SCHEDULE, StoreMain
 from tally.instance.operators import open_operators
 from tally.instance.readiness import store_probe
 from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
+from tally.instance.shard_pages import open_page_exchange
 from tally.instance.streams import STREAMS_SCHEDULE, open_streams
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit import directory_lock, keyfile
 from tally.kit.backend import Backend
 from tally.kit.clock import Clock, SystemClock
@@ -80,6 +83,7 @@ class Application(Dependencies):
     """
 
     engine: Engine
+    administration: Administration
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
@@ -110,7 +114,17 @@ JOB_SCHEDULES: Final[Mapping[str, tuple[JobSchedule, ...]]] = {
     "scoreboard": SCOREBOARD_SCHEDULES,
 }
 
-BACKENDS: Final[Mapping[str, Callable[[Dependencies], AbstractAsyncContextManager[Backend]]]] = {
+
+class PublishingBackend(Backend, Protocol):
+    """A backend whose events operators can subscribe to with webhooks."""
+
+    @property
+    def webhook_sources(self) -> tuple[WebhookSource, ...]: ...
+
+
+BACKENDS: Final[
+    Mapping[str, Callable[[Dependencies], AbstractAsyncContextManager[PublishingBackend]]]
+] = {
     "collect": open_collect,
     "cricket": open_cricket,
     "devices": open_devices,
@@ -159,8 +173,10 @@ async def open_application(
         stack.enter_context(directory_lock.shared_lock(settings.data_dir))
         maintenance = StoreMaintenance(engine, store, clock, CATALOGUE.tables(), metrics)
         readiness.add(maintenance.probes())
-        jobs = [*maintenance.jobs(), streams.job()]
-        jobs.extend(chain.from_iterable(backend.jobs for backend in backends.values()))
+        sources = chain.from_iterable(backend.webhook_sources for backend in backends.values())
+        opening = open_administration(dependencies, tuple(sources))
+        administration = await stack.enter_async_context(opening)
+        backend_jobs = chain.from_iterable(backend.jobs for backend in backends.values())
         yield Application(
             settings=settings,
             clock=clock,
@@ -172,8 +188,9 @@ async def open_application(
             readiness=readiness,
             streams=streams,
             engine=engine,
-            jobs=tuple(jobs),
-            apis=tuple(backend.api for backend in backends.values()),
+            administration=administration,
+            jobs=(*maintenance.jobs(), streams.job(), *backend_jobs),
+            apis=(*(backend.api for backend in backends.values()), administration.api),
             backends=backends,
         )
 
@@ -186,12 +203,18 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
     """
     secure_data_directory(settings.data_dir)
     if settings.store_engine == "dynamodb":
-        async with dynamodb.open_dynamodb(
-            endpoint=settings.dynamodb_endpoint,
-            region=settings.dynamodb_region,
-            table_prefix=settings.dynamodb_table_prefix,
-        ) as engine:
-            yield engine
+        async with AsyncExitStack() as stack:
+            redis_url, exchange = settings.scoreboard_redis_url, None
+            if redis_url is not None:
+                exchange = await stack.enter_async_context(open_page_exchange(redis_url.reveal()))
+            yield await stack.enter_async_context(
+                dynamodb.open_dynamodb(
+                    endpoint=settings.dynamodb_endpoint,
+                    region=settings.dynamodb_region,
+                    table_prefix=settings.dynamodb_table_prefix,
+                    exchange=exchange,
+                )
+            )
         return
     rate = settings.store_writer_process_rate or None
     async with open_sqlite(
@@ -232,6 +255,8 @@ def build_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(_BackgroundTask(application.hub.run()))
+            webhooks = application.administration.webhooks
+            await stack.enter_async_context(_BackgroundTask(webhooks.run()))
             await stack.enter_async_context(application.readiness.running())
             await stack.enter_async_context(runner)
             if extra is not None:

@@ -13,6 +13,7 @@ from tally.devices.api.auth import DevicesAuth
 from tally.devices.api.events import ReadingStreams
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.routes import devices_api
+from tally.devices.api.webhooks import reading_source
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.measurements import MeasurementRepository
@@ -31,6 +32,7 @@ from tally.devices.service.rollup_builder import RollupBuilder
 from tally.devices.service.rollups import RollupConsumer
 from tally.devices.service.services import DevicesServices
 from tally.instance.repository.consumers import ConsumerLocks, ConsumerRepository
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit.backend import Probe
 from tally.kit.clock import SystemClock
 from tally.kit.endpoints import Api
@@ -60,6 +62,7 @@ class Devices:
     services: DevicesServices
     jobs: tuple[Job, ...] = ()
     probes: tuple[Probe, ...] = ()
+    webhook_sources: tuple[WebhookSource, ...] = ()
 
 
 @asynccontextmanager
@@ -83,7 +86,11 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
     )
     consuming = asyncio.create_task(rollups.consumer.run(), name="device-rollups")
     try:
-        yield Devices(protect(devices_api(handlers), dependencies.operators), services)
+        yield Devices(
+            protect(devices_api(handlers), dependencies.operators),
+            services,
+            webhook_sources=(reading_source(ReadingLog(dependencies.store), inserted_reading),),
+        )
     finally:
         await cancel_all({consuming})
 
