@@ -133,7 +133,7 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
     )
     charts = ChartService(builder.measurements, builder.rollups, repository, builder)
     return DevicesServices(
-        _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository), charts
+        _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository, clock), charts
     )
 
 

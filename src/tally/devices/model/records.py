@@ -42,6 +42,8 @@ class Device:
     last_boot_id: str
     firmware_version: str
     friendly_name: str | None = None
+    # How far the board's clock was ahead of the server's, if positive.
+    clock_offset_ms: int | None = None
 
 
 class Sender(msgspec.Struct, frozen=True, gc=False):
@@ -76,20 +78,28 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A reading that failed validation: its index in the request, the invalid field and why."""
+    """A reading that is not stored: its index in the request, the field at fault and why."""
 
     index: int
     field: str
     why: str
     batch_id: str | None = None
+    code: str = "invalid_field"
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The outcome of a request. Every batch id is in exactly one of the three lists."""
+    """The outcome of a request. Every reading is in exactly one of the three lists."""
 
     acknowledged: Sequence[str] = ()
     duplicates: Sequence[str] = ()
     rejected: Sequence[Rejection] = ()
+
+
+class StoredBatch(msgspec.Struct, frozen=True, gc=False):
+    """What is recorded under a batch id. Batches of earlier versions have no digest."""
+
+    hardware_id: str
+    content_digest: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,9 @@ class ApiKey:
     is_active: bool
     description: str | None = None
     last_used_at: str | None = None
+    # The boards that may use the key; empty: every board, or those of the group.
+    hardware_ids: tuple[str, ...] = ()
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,9 @@ DATA: Final = requests.DataBody(
     [requests.SubmittedReadingBody(BATCH_ID, 1_704_067_800_000, SENSORS, {"bme280": "ok"})],
 )
 RECEIPT: Final = responses.ReceiptBody(
-    [BATCH_ID], [], [responses.RejectionBody(1, "timestamp_ms", "timestamp_ms is missing")]
+    [BATCH_ID],
+    [],
+    [responses.RejectionBody(1, "timestamp_ms", "timestamp_ms is missing", "missing_field")],
 )
 KEY: Final = responses.KeyBody(
     KEY_ID, TIME, is_active=True, description=KEY_DESCRIPTION, last_used_at=None
@@ -45,6 +47,7 @@ DEVICE: Final = responses.DeviceBody(
     first_registered_at=TIME,
     last_seen_at=TIME,
     last_boot_id=BOOT_ID,
+    clock_offset_ms=-1_250,
 )
 READING: Final = responses.ReadingBody(
     hardware_id=HARDWARE_ID,

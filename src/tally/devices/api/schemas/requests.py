@@ -143,9 +143,8 @@ def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
     try:
         decode_json(bytes(raw), SubmittedReadingBody)
     except Invalid as error:
-        return Rejection(
-            index, str(error.details.get("field", "body")), error.message, _batch_id(raw)
-        )
+        field = str(error.details.get("field", "body"))
+        return Rejection(index, field, error.message, _batch_id(raw), error.code)
     return Rejection(index, "body", "body is not a valid reading", _batch_id(raw))
 
 
@@ -157,7 +156,16 @@ def _decimal(text: str) -> Decimal:
     number = Decimal(text if len(text) <= _FLOAT_DIGITS else repr(float(text)))
     if not number.is_finite():
         raise ValueError("number out of range")
-    return number
+    return _canonical(number)
+
+
+def _canonical(number: Decimal) -> Decimal:
+    """Return the form that all texts of a number share, for digests: 2E+1 and 20.0 become 20."""
+    if not number:
+        return Decimal(0)
+    number = number.normalize()
+    is_whole = 0 <= number.adjusted() < _FLOAT_DIGITS and number == number.to_integral_value()
+    return number.quantize(Decimal(1)) if is_whole else number
 
 
 _FLOAT_DIGITS: Final = 15

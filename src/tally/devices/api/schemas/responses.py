@@ -30,6 +30,7 @@ class RejectionBody(msgspec.Struct, frozen=True):
     index: int
     field: str
     why: str
+    code: str
 
 
 class ReceiptBody(msgspec.Struct, frozen=True):
@@ -71,6 +72,7 @@ class DeviceBody(msgspec.Struct, frozen=True):
     first_registered_at: str
     last_seen_at: str
     last_boot_id: str
+    clock_offset_ms: int | None
 
 
 class DevicePage(msgspec.Struct, frozen=True):
@@ -131,7 +133,7 @@ def json_number(value: Number) -> int | float:
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:
     rejected = [
-        RejectionBody(rejection.index, rejection.field, rejection.why)
+        RejectionBody(rejection.index, rejection.field, rejection.why, rejection.code)
         for rejection in receipt.rejected
     ]
     return ReceiptBody(list(receipt.acknowledged), list(receipt.duplicates), rejected)
@@ -159,6 +161,7 @@ def device_body(device: Device) -> DeviceBody:
         first_registered_at=device.first_registered_at,
         last_seen_at=device.last_seen_at,
         last_boot_id=device.last_boot_id,
+        clock_offset_ms=device.clock_offset_ms,
     )
 
 
