@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -115,6 +115,35 @@ class ApiKey:
     # The boards that may use the key; empty: every board, or those of the group.
     hardware_ids: tuple[str, ...] = ()
     group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """A request to delete a device, or its readings in a time range, and its progress."""
+
+    deletion_id: str
+    hardware_id: str
+    kind: Literal["device", "readings"]
+    time_range: tuple[int, int]
+    requested_at: str
+    requested_by: str
+    status: Literal["pending", "running", "done"] = "pending"
+    deleted_readings: int = 0
+    # When all readings were deleted; what remains are the roll-ups and the record of the device.
+    readings_deleted_at: int | None = None
+    finished_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A one-time code as stored: its hash, until when it is valid, and for which board."""
+
+    code_hash: str
+    created_at: str
+    created_by: str
+    expires_at: int
+    hardware_id: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

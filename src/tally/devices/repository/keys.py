@@ -33,6 +33,8 @@ API_KEYS = Table(
         Attribute("last_used_at", "S", about="RFC 3339"),
         Attribute("is_active", "BOOL", required=True, about="false after revocation"),
         Attribute("description", "S", about="set by an operator"),
+        Attribute("hardware_ids", "L", about="the boards that may use the key"),
+        Attribute("group", "S", about="the group whose boards may use the key"),
         Attribute("gsi1pk", "S", required=True, about='always "api_keys"'),
         Attribute("gsi1sk", "S", required=True, about="equals created_at"),
     ),
@@ -58,17 +60,7 @@ class ApiKeyRepository:
         frequency="Rare",
     )
     async def create(self, key: ApiKey) -> None:
-        item: Item = {
-            "key_id": key.key_id,
-            "api_key_hash": key.api_key_hash,
-            "created_at": key.created_at,
-            "is_active": key.is_active,
-            "gsi1pk": ALL_KEYS,
-            "gsi1sk": key.created_at,
-        }
-        if key.description is not None:
-            item["description"] = key.description
-        await self.store.put(API_KEYS, item, condition=not_exists("key_id"))
+        await self.store.put(API_KEYS, key_item(key), condition=not_exists("key_id"))
 
     @access(
         "Look up API key by hash",
@@ -141,6 +133,25 @@ class ApiKeyRepository:
         return True
 
 
+def key_item(key: ApiKey) -> Item:
+    """Return the item of a new key."""
+    item: Item = {
+        "key_id": key.key_id,
+        "api_key_hash": key.api_key_hash,
+        "created_at": key.created_at,
+        "is_active": key.is_active,
+        "gsi1pk": ALL_KEYS,
+        "gsi1sk": key.created_at,
+    }
+    if key.description is not None:
+        item["description"] = key.description
+    if key.hardware_ids:
+        item["hardware_ids"] = list(key.hardware_ids)
+    if key.group is not None:
+        item["group"] = key.group
+    return item
+
+
 def _key(item: Mapping[str, Any]) -> ApiKey:
     return ApiKey(
         key_id=item["key_id"],
@@ -149,4 +160,6 @@ def _key(item: Mapping[str, Any]) -> ApiKey:
         is_active=item["is_active"],
         description=item.get("description"),
         last_used_at=item.get("last_used_at"),
+        hardware_ids=tuple(item.get("hardware_ids", ())),
+        group=item.get("group"),
     )

@@ -35,9 +35,35 @@ RECEIPT: Final = responses.ReceiptBody(
     [responses.RejectionBody(1, "timestamp_ms", "timestamp_ms is missing", "missing_field")],
 )
 KEY: Final = responses.KeyBody(
-    KEY_ID, TIME, is_active=True, description=KEY_DESCRIPTION, last_used_at=None
+    KEY_ID,
+    TIME,
+    is_active=True,
+    description=KEY_DESCRIPTION,
+    last_used_at=None,
+    hardware_ids=[],
+    group=None,
 )
-CREATED_KEY: Final = responses.CreatedKeyBody(KEY_ID, "0123456789abcdef" * 4, TIME, KEY_DESCRIPTION)
+CREATED_KEY: Final = responses.CreatedKeyBody(
+    KEY_ID, "0123456789abcdef" * 4, TIME, KEY_DESCRIPTION, [], None
+)
+NEW_CLAIM: Final = requests.NewClaimBody(HARDWARE_ID, KEY_DESCRIPTION, 3_600)
+CREATED_CLAIM: Final = responses.CreatedClaimBody("K7QF3-M9T2X", TIME, HARDWARE_ID, KEY_DESCRIPTION)
+CLAIM: Final = requests.ClaimBody("K7QF3-M9T2X", HARDWARE_ID)
+CLAIMED_KEY: Final = responses.CreatedKeyBody(
+    KEY_ID, "0123456789abcdef" * 4, TIME, f"claimed by {HARDWARE_ID}", [HARDWARE_ID], None
+)
+DELETION: Final = responses.DeletionBody(
+    deletion_id="0b9d1a4e-5f0c-4c8e-9a53-d2f5ed0c7b1e",
+    hardware_id=HARDWARE_ID,
+    kind="readings",
+    from_ms=1_704_067_200_000,
+    to_ms=1_704_070_799_999,
+    status="pending",
+    deleted_readings=0,
+    requested_at=TIME,
+    requested_by="ana",
+    finished_at=None,
+)
 DEVICE: Final = responses.DeviceBody(
     hardware_id=HARDWARE_ID,
     confirmation_id=CONFIRMATION_ID,

@@ -103,7 +103,31 @@ class PartlyParsedData(StrictStruct, frozen=True):
 
 
 class NewKeyBody(StrictStruct, frozen=True):
+    """A key for all boards, for the listed ones, or for those of a group."""
+
     description: fields.Description | None = None
+    hardware_ids: fields.HardwareIds | None = None
+    group: fields.GroupName | None = None
+
+
+class NewClaimBody(StrictStruct, frozen=True):
+    """A one-time code, for the named board or for any."""
+
+    hardware_id: fields.HardwareId | None = None
+    description: fields.Description | None = None
+    expires_in_seconds: Annotated[int, msgspec.Meta(ge=60, le=604_800)] = 3_600
+
+
+class ClaimBody(StrictStruct, frozen=True):
+    """Letters of the code may be in lower case; spaces and dashes are ignored."""
+
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
+    hardware_id: fields.HardwareId
+
+
+class DeletionQuery(StrictStruct, frozen=True, rename={"first": "from", "last": "to"}):
+    first: Milliseconds
+    last: Milliseconds
 
 
 class RenameBody(StrictStruct, frozen=True):
