@@ -7,6 +7,7 @@ import pytest
 
 from tally.devices.repository.rollups import RollupRepository
 from tally.store.report import PatternRow
+from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
 from tests.devices.harness import (
     ADMIN,
@@ -16,6 +17,7 @@ from tests.devices.harness import (
     Board,
     DevicesServer,
     Json,
+    finish_deletion,
     open_server,
     wait_until_built,
 )
@@ -122,6 +124,8 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         ),
         ("GET", "/devices/{hardware_id}/export", f"{device}/export", None),
         ("DELETE", "/api-keys/{key_id}", f"/api-keys/{key_id}", None),
+        ("POST", "/api-keys", "/api-keys", {"group": "greenhouse"}),
+        ("GET", "/deletions", "/deletions", None),
     ]
     responded = set()
     for method, route, path, content in requests:
@@ -130,6 +134,10 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         )
         assert response.status in (200, 201, 204), response
         responded.add((method, route))
+        if route == "/api-keys" and content:
+            group_key = response.json["api_key"]
+    refused = await server.post("/register", board.registration(), key=group_key)
+    expect_error(refused, 403, "key_not_for_board")
     stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200
     rollups = RollupRepository(server.application.store)
@@ -144,7 +152,34 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     await server.clock.advance(2 * DAY_MS / 1000)
     days = f"from={FIRST_MS}&to={FIRST_MS + 10 * DAY_MS}&points=3"
     await server.get_json(f"{device}/series?sensor=humidity_pct&{days}")
+    responded |= await claim_key(server)
+    responded |= await delete_devices(server, board)
     return responded | {("GET", "/devices/{hardware_id}/stream")}
+
+
+async def claim_key(server: DevicesServer) -> set[tuple[str, str]]:
+    created = await server.operator_request("/claims", "POST", {})
+    claim = {"code": created.json["code"], "hardware_id": Board().hardware_id}
+    assert (await server.post("/claim", claim)).status == 201
+    return {("POST", "/claims"), ("POST", "/claim")}
+
+
+async def delete_devices(server: DevicesServer, board: Board) -> set[tuple[str, str]]:
+    """Delete a board with a clock that is ahead, and what it sent."""
+    times = [server.clock.milliseconds() + days * DAY_MS for days in (0, 2)]
+    await server.store_readings(board, [board.reading(timestamp_ms=time) for time in times])
+    await server.clock.advance(2 * DAY_MS / 1000)
+    assert (await server.get_json(f"/devices/{board.hardware_id}/latest"))["clock_ahead"] is False
+    path = f"/devices/{board.hardware_id}"
+    for deleted in (f"{path}/readings?from={FIRST_MS}&to={FIRST_MS}", path):
+        response = await server.operator_request(deleted, "DELETE")
+        assert response.status == 202, response
+        await finish_deletion(server, response.json["deletion_id"])
+    return {
+        ("DELETE", "/devices/{hardware_id}"),
+        ("DELETE", "/devices/{hardware_id}/readings"),
+        ("GET", "/deletions/{deletion_id}"),
+    }
 
 
 async def wait_until_read(server: DevicesServer, figure: str) -> None:

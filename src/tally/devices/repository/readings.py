@@ -78,8 +78,9 @@ def reading_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
     )
 
 
-def _until(hardware_id: Any, last: Any) -> Condition:
-    return (F("hardware_id") == hardware_id) & (F("ts_batch") <= f"{last:013}#\uffff")
+def _until(hardware_id: str, last: int) -> Condition:
+    is_earlier: Condition = F("ts_batch") <= f"{last:013}#\uffff"
+    return (F("hardware_id") == hardware_id) & is_earlier
 
 
 READING_RANGE = reading_range(param("hardwareId"), (param("from"), param("to")))
@@ -113,7 +114,7 @@ class ReadingRepository:
     )
     async def store_each(
         self, readings: Sequence[Reading], received_at: str, now: int, retention: int
-    ) -> list[StoredBatch | None | errors.Unavailable]:
+    ) -> list[StoredBatch | errors.Unavailable | None]:
         """Store each reading in a separate transaction.
 
         Return, per reading, None if stored, what its batch id was used for before, or an error.
