@@ -90,7 +90,8 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     settings = make_settings(data_dir=tmp_path_factory.mktemp("documented"))
     async with open_server(settings, SystemClock()) as server:
         key = await server.new_key()
-        await server.store_readings(BOARD, BOARD.readings(5), key)
+        current = BOARD.reading(5, timestamp_ms=SystemClock().milliseconds())
+        await server.store_readings(BOARD, [*BOARD.readings(5), current], key)
         spare = (await server.operator_request("/api-keys", "POST", {})).json["key_id"]
         path = f"/devices/{BOARD.hardware_id}/readings?from=0&to=1"
         deletion = (await server.operator_request(path, "DELETE")).json["deletion_id"]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tally.devices.repository.rollups import RollupRepository
+from tally.kit.ids import new_uuid
 from tally.store.report import PatternRow
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
@@ -83,7 +84,7 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
-    assert len(printed) == 29
+    assert len(printed) == 46
     check_descriptions("devices", printed)
 
 
@@ -166,8 +167,11 @@ async def claim_key(server: DevicesServer) -> set[tuple[str, str]]:
 
 async def delete_devices(server: DevicesServer, board: Board) -> set[tuple[str, str]]:
     """Delete a board with a clock that is ahead, and what it sent."""
-    times = [server.clock.milliseconds() + days * DAY_MS for days in (0, 2)]
-    await server.store_readings(board, [board.reading(timestamp_ms=time) for time in times])
+    now = server.clock.milliseconds()
+    await server.store_readings(
+        board,
+        [board.reading(batch_id=new_uuid(), timestamp_ms=now + days * DAY_MS) for days in (0, 2)],
+    )
     await server.clock.advance(2 * DAY_MS / 1000)
     assert (await server.get_json(f"/devices/{board.hardware_id}/latest"))["clock_ahead"] is False
     path = f"/devices/{board.hardware_id}"
