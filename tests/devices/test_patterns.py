@@ -5,8 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from tally.devices.repository.rollups import RollupRepository
+from tally.devices.repository.rollups import DEVICE_ROLLUPS, RollupRepository
+from tally.devices.service.claims import ADDRESS_BURST
+from tally.devices.service.rate_limits import FREE_SHARE
 from tally.kit.ids import new_uuid
+from tally.store.api import Put
 from tally.store.report import PatternRow
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
@@ -162,6 +165,8 @@ async def claim_key(server: DevicesServer) -> set[tuple[str, str]]:
     created = await server.operator_request("/claims", "POST", {})
     claim = {"code": created.json["code"], "hardware_id": Board().hardware_id}
     assert (await server.post("/claim", claim)).status == 201
+    for _ in range(ADDRESS_BURST // FREE_SHARE):  # so many need no lease
+        expect_error(await server.post("/claim", claim), 403, "invalid_claim")
     return {("POST", "/claims"), ("POST", "/claim")}
 
 
@@ -174,6 +179,7 @@ async def delete_devices(server: DevicesServer, board: Board) -> set[tuple[str, 
     )
     await server.clock.advance(2 * DAY_MS / 1000)
     assert (await server.get_json(f"/devices/{board.hardware_id}/latest"))["clock_ahead"] is False
+    await add_expired_rollup(server, board)
     path = f"/devices/{board.hardware_id}"
     for deleted in (f"{path}/readings?from={FIRST_MS}&to={FIRST_MS}", path):
         response = await server.operator_request(deleted, "DELETE")
@@ -184,6 +190,14 @@ async def delete_devices(server: DevicesServer, board: Board) -> set[tuple[str, 
         ("DELETE", "/devices/{hardware_id}/readings"),
         ("GET", "/deletions/{deletion_id}"),
     }
+
+
+async def add_expired_rollup(server: DevicesServer, board: Board) -> None:
+    """Store a roll-up whose readings have expired."""
+    rollup = {"humidity_pct": [1, "5", 5, 5, FIRST_MS, 5, FIRST_MS, 5]}
+    bucket = f"day#{FIRST_MS - 400 * DAY_MS:013}"
+    item = {"hardware_id": board.hardware_id, "bucket": bucket, "sensors": rollup}
+    await server.application.engine.put(Put(DEVICE_ROLLUPS, item))
 
 
 async def wait_until_read(server: DevicesServer, figure: str) -> None:

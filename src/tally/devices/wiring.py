@@ -15,7 +15,6 @@ from tally.devices.api.handlers import Handlers
 from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
 from tally.devices.jobs import devices_jobs
-from tally.devices.repository.claims import ClaimRepository
 from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import ApiKeyRepository
@@ -63,7 +62,6 @@ REPOSITORIES: Final = (
     RollupRepository,
     ApiKeyRepository,
     RateLimitRepository,
-    ClaimRepository,
     DeviceDeletionRepository,
 )
 MAX_CACHED: Final = 50_000
@@ -169,7 +167,7 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
 def _claims(dependencies: Dependencies, keys: ApiKeyService) -> ClaimService:
     clock, limits = dependencies.clock, RateLimitRepository(dependencies.store)
     return ClaimService(
-        ClaimRepository(dependencies.store),
+        ApiKeyRepository(dependencies.store),
         keys,
         clock,
         SharedRateLimiter(
@@ -194,6 +192,7 @@ def _jobs(
         DeviceRepository(store),
         services.devices,
         builder.rollups,
+        ReadingRepository(store),
         builder.measurements,
         dependencies.operators,
         dependencies.clock,

@@ -1,13 +1,11 @@
-"""The table `device_deletions`: deletions of devices and readings, and what they delete."""
+"""The table `device_deletions`: requests to delete devices or readings, and their progress."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tally.devices.model.records import Deletion
-from tally.devices.repository.readings import DEVICE_READINGS, READING_RANGE, reading_range
-from tally.devices.repository.rollups import DEVICE_ROLLUPS
-from tally.store.access import BatchWriteItem, GetItem, PutItem, Query, UpdateItem, access, param
+from tally.store.access import GetItem, PutItem, Query, UpdateItem, access, param
 from tally.store.expressions import F, exists
 from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
@@ -15,8 +13,6 @@ from tally.store.values import Item, Key
 
 ALL_DELETIONS: Final = "deletions"
 OPEN: Final = "open"
-# Readings and roll-ups that one call deletes.
-DELETE_PAGE: Final = 500
 MAX_OPEN_DELETIONS: Final = 100
 KEPT_SECONDS: Final = 90 * 86_400
 
@@ -52,11 +48,10 @@ _KEY: Final = {"deletion_id": param("deletionId")}
 
 @dataclass(frozen=True, slots=True)
 class DeviceDeletionRepository:
-    """Deletions by id and time, and batches of what they delete."""
+    """Deletions by id and time."""
 
     store: Store
     tables: ClassVar = (DEVICE_DELETIONS,)
-    reads: ClassVar = (DEVICE_READINGS, DEVICE_ROLLUPS)
 
     @access(
         "Request deletion",
@@ -185,53 +180,6 @@ class DeviceDeletionRepository:
             F("open").remove(),
             condition=exists("deletion_id"),
         )
-
-    @access(
-        "Delete readings",
-        Query(where=READING_RANGE, project=("hardware_id", "ts_batch"))
-        + BatchWriteItem(key={"hardware_id": param("hardwareId"), "ts_batch": param("tsBatch")}),
-        table=DEVICE_READINGS,
-        by="system",
-        trigger="Job devices-deletions",
-        frequency="Per 500 deleted readings",
-        bound=DELETE_PAGE,
-    )
-    async def delete_readings(
-        self, hardware_id: str, time_range: tuple[int, int], start: Key | None
-    ) -> tuple[int, Key | None]:
-        """Delete a page of readings; return their number and the start of the next page."""
-        page = await self.store.query(
-            DEVICE_READINGS,
-            reading_range(hardware_id, time_range),
-            project=("hardware_id", "ts_batch"),
-            limit=DELETE_PAGE,
-            start=start,
-            consistent=True,
-        )
-        await self.store.write_many(DEVICE_READINGS, deletes=page.items)
-        return len(page.items), page.next
-
-    @access(
-        "Delete roll-ups of device",
-        Query(where=F("hardware_id") == param("hardwareId"), project=("hardware_id", "bucket"))
-        + BatchWriteItem(key={"hardware_id": param("hardwareId"), "bucket": param("bucket")}),
-        table=DEVICE_ROLLUPS,
-        by="system",
-        trigger="Job devices-deletions",
-        frequency="Per 500 roll-ups of a deleted device",
-        bound=DELETE_PAGE,
-    )
-    async def delete_rollups(self, hardware_id: str) -> int:
-        """Delete a page of roll-ups; return their number."""
-        page = await self.store.query(
-            DEVICE_ROLLUPS,
-            F("hardware_id") == hardware_id,
-            project=("hardware_id", "bucket"),
-            limit=DELETE_PAGE,
-            consistent=True,
-        )
-        await self.store.write_many(DEVICE_ROLLUPS, deletes=page.items)
-        return len(page.items)
 
 
 def _deletion(item: Mapping[str, Any]) -> Deletion:

@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 from tally import errors
 from tally.devices.model.digests import content_digest
 from tally.devices.model.records import BATCH_TTL_SECONDS, MAX_READINGS, Reading, StoredBatch
-from tally.store.access import PutItem, Query, TransactWriteItems, access, param, to_unavailable
+from tally.store.access import (
+    BatchWriteItem,
+    PutItem,
+    Query,
+    TransactWriteItems,
+    access,
+    param,
+    to_unavailable,
+)
 from tally.store.api import BatchPut, ColumnarItems, TransactionBatch
 from tally.store.change_logs import change_log
 from tally.store.changes import Change
@@ -67,6 +75,7 @@ _IS_NEW = not_exists("batch_id")
 # Columns of fewer readings cost more than they save.
 MIN_COLUMNAR_READINGS = 4
 MAX_EXPORTED_READINGS = 50_000_000
+MAX_DELETED = 500  # by one call
 # So many readings of a clock that was ahead are searched for an older, correct one.
 MAX_NEWEST_READINGS = 20_000
 
@@ -208,6 +217,31 @@ class ReadingRepository:
             DEVICE_READINGS, reading_range(hardware_id, time_range), page=500
         ):
             yield _reading(item)
+
+    @access(
+        "Delete readings",
+        Query(where=READING_RANGE, project=("hardware_id", "ts_batch"))
+        + BatchWriteItem(key={"hardware_id": param("hardwareId"), "ts_batch": param("tsBatch")}),
+        table=DEVICE_READINGS,
+        by="system",
+        trigger="Job devices-deletions",
+        frequency="Per 500 deleted readings",
+        bound=MAX_DELETED,
+    )
+    async def delete_page(
+        self, hardware_id: str, time_range: tuple[int, int], start: Key | None
+    ) -> tuple[int, Key | None]:
+        """Delete a page of readings; return their number and the start of the next page."""
+        page = await self.store.query(
+            DEVICE_READINGS,
+            reading_range(hardware_id, time_range),
+            project=("hardware_id", "ts_batch"),
+            limit=MAX_DELETED,
+            start=start,
+            consistent=True,
+        )
+        await self.store.write_many(DEVICE_READINGS, deletes=page.items)
+        return len(page.items), page.next
 
 
 def _columnar_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:

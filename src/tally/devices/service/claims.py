@@ -6,7 +6,7 @@ from typing import Final
 
 from tally.devices.model.records import ApiKey, Claim
 from tally.devices.model.validation import check_hardware_id, check_text
-from tally.devices.repository.claims import ClaimRepository
+from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.service.keys import ApiKeyService
 from tally.devices.service.rate_limits import SharedRateLimiter
 from tally.errors import Forbidden
@@ -28,7 +28,7 @@ _SIMILAR: Final = str.maketrans("OIL", "011", "- ")
 class ClaimService:
     """Creates codes and exchanges them for keys."""
 
-    claims: ClaimRepository
+    claims: ApiKeyRepository
     keys: ApiKeyService
     clock: Clock
     by_address: SharedRateLimiter
@@ -49,7 +49,7 @@ class ClaimService:
             if description is None
             else check_text(description, "description", 256),
         )
-        await self.claims.create(claim)
+        await self.claims.create_claim(claim)
         return claim, f"{code[:5]}-{code[5:]}"
 
     async def use(self, code: str, hardware_id: str, address: str) -> tuple[ApiKey, str]:
@@ -61,7 +61,7 @@ class ClaimService:
         key, raw = self.keys.generate(f"claimed by {hardware_id}")
         key = replace(key, hardware_ids=(hardware_id,))
         code_hash = self.keys.hash_secret(f"claim:{canonical}")
-        if not await self.claims.use(code_hash, hardware_id, key, self.clock.seconds()):
+        if not await self.claims.use_claim(code_hash, hardware_id, key, self.clock.seconds()):
             raise Forbidden(
                 "The code is unknown, expired, used, or for another board", code="invalid_claim"
             )

@@ -15,6 +15,7 @@ from tally.devices.model.validation import check_uuid4
 from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.measurements import ChangesLost, MeasurementRepository
+from tally.devices.repository.readings import ReadingRepository
 from tally.devices.repository.rollups import ConsumerState, RollupRepository
 from tally.devices.service.devices import FleetService
 from tally.devices.service.history import TimeRange, check_time_range, require_device
@@ -89,6 +90,7 @@ class DeviceDeletionWorker:
     devices: DeviceRepository
     fleet: FleetService
     rollups: RollupRepository
+    readings: ReadingRepository
     measurements: MeasurementRepository
     operators: OperatorDirectory
     clock: Clock
@@ -108,7 +110,7 @@ class DeviceDeletionWorker:
         """Delete the readings in one pass; those that arrive behind it are not deleted."""
         start: PageKey | None = None
         while True:
-            count, start = await self.deletions.delete_readings(
+            count, start = await self.readings.delete_page(
                 deletion.hardware_id, deletion.time_range, start
             )
             await self.deletions.record_progress(deletion.deletion_id, count)
@@ -119,7 +121,7 @@ class DeviceDeletionWorker:
         """Delete roll-ups and the record; return False to wait until roll-ups are current."""
         if not await self._are_rollups_current(deletion):
             return False
-        while await self.deletions.delete_rollups(deletion.hardware_id):
+        while await self.rollups.delete_page(deletion.hardware_id):
             pass
         await self.devices.delete(deletion.hardware_id)
         self.fleet.forget(deletion.hardware_id)

@@ -2,8 +2,8 @@
 
 An instance leases tokens of a bucket in the store, and spends them in its memory. A client with few
 requests costs no write: an instance grants a tenth of the burst by itself, and takes it from the
-bucket with the next lease. If a client pauses for as long as an empty bucket takes to fill, that
-tenth is never taken, so each further instance may add up to a tenth to the limit.
+bucket with the next lease. An instance does not know what others have taken since its last lease,
+so several instances may exceed the limit by up to a tenth each. One instance is exact.
 """
 
 import asyncio
@@ -86,7 +86,8 @@ class SharedRateLimiter:
             return self._status(bucket, now)
         if now >= max(bucket.free_until, bucket.full_at or 0):
             bucket.free_used, bucket.free_until = 0, now + self._window_us
-        if bucket.free_used < self._free:
+        used = (self._start(bucket, now) - now) / self._step_us + bucket.free_used
+        if bucket.free_used < self._free and used + 1 <= self._burst + 1e-6:
             bucket.free_used += 1
             return self._status(bucket, now)
         return None
