@@ -131,7 +131,7 @@ async def test_a_deletion_continues_after_a_crash(
         assert finished["finished_at"] is not None
         assert await server.readings(board) == []
         assert await charted(server, board) == []
-        assert [job for job in (await server.get_json("/deletions"))["items"]] == [finished]
+        assert (await server.get_json("/deletions"))["items"] == [finished]
 
 
 async def test_a_deletion_is_audited_when_requested_and_when_done(

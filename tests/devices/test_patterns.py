@@ -132,6 +132,7 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         ("GET", "/deletions", "/deletions", None),
     ]
     responded = set()
+    group_key = ""
     for method, route, path, content in requests:
         response = await server.send(
             method, path, None if content is None else msgspec.json.encode(content), headers
