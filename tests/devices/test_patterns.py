@@ -186,6 +186,7 @@ async def delete_devices(server: DevicesServer, board: Board) -> set[tuple[str, 
         response = await server.operator_request(deleted, "DELETE")
         assert response.status == 202, response
         await finish_deletion(server, response.json["deletion_id"])
+    assert len((await server.get_json("/deletions"))["items"]) == 2
     return {
         ("DELETE", "/devices/{hardware_id}"),
         ("DELETE", "/devices/{hardware_id}/readings"),

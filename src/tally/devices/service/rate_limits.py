@@ -111,7 +111,8 @@ class SharedRateLimiter:
             try:
                 await self._repository.move(key, bucket.full_at, full_at, expires_at)
             except BucketChanged as changed:
-                bucket.full_at = changed.full_at_us
+                known = changed.full_at_us
+                bucket.full_at = await self._repository.full_at(key) if known is None else known
                 continue
             bucket.full_at = full_at
             bucket.leased, bucket.leased_until = count - spent - 1, now + self._window_us
