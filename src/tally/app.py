@@ -31,6 +31,7 @@ from tally.cricket.jobs import SCHEDULES as CRICKET_SCHEDULES
 from tally.cricket.repository.repositories import REPOSITORIES as CRICKET_REPOSITORIES
 from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
+from tally.devices.jobs import SCHEDULES as DEVICES_SCHEDULES
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.wiring import open_devices
 from tally.instance.maintenance import SCRUB_SCHEDULE, SWEEP_SCHEDULE, StoreMaintenance
@@ -111,6 +112,7 @@ JOB_SCHEDULES: Final[Mapping[str, tuple[JobSchedule, ...]]] = {
     "instance": (SWEEP_SCHEDULE, SCRUB_SCHEDULE, STREAMS_SCHEDULE),
     "collect": COLLECT_SCHEDULES,
     "cricket": CRICKET_SCHEDULES,
+    "devices": DEVICES_SCHEDULES,
     "scoreboard": SCOREBOARD_SCHEDULES,
 }
 
