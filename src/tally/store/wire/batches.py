@@ -1,6 +1,6 @@
 """BatchGetItem and BatchWriteItem: several tables in one request, not atomically."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tally.store.api import (
@@ -12,7 +12,6 @@ from tally.store.api import (
 )
 from tally.store.encode import item_to_wire
 from tally.store.schema import Table
-from tally.store.values import Item
 from tally.store.wire.consumed_capacity import collection_metrics, describe_capacity
 from tally.store.wire.keys import read_checked_item, read_primary_key
 from tally.store.wire.legacy import legacy_projection
@@ -52,7 +51,7 @@ async def _read_gets(engine: Engine, name: str, request: Body) -> BatchGet:
     substitutions.check_all_used()
     table = await find_table(engine, name)
     keys = tuple(read_primary_key(table, key) for key in request["Keys"])
-    _check_distinct(table, keys)
+    check_distinct_keys((table, key) for key in keys)
     return BatchGet(table, keys, projection, bool(request.get("ConsistentRead")))
 
 
@@ -85,7 +84,7 @@ async def _read_writes(engine: Engine, name: str, requests: list[Body]) -> Batch
             deletes.append(read_primary_key(table, request["DeleteRequest"]["Key"]))
         else:
             raise _malformed()
-    _check_distinct(table, (*puts, *deletes))
+    check_distinct_keys((table, item) for item in (*puts, *deletes))
     return BatchWrite(table, tuple(puts), tuple(deletes))
 
 
@@ -96,9 +95,10 @@ def _malformed() -> ServiceError:
     )
 
 
-def _check_distinct(table: Table, items: tuple[Item, ...]) -> None:
-    keys = {tuple(item[name] for name in table.key_names) for item in items}
-    if len(keys) < len(items):
+def check_distinct_keys(contents: Iterable[tuple[Table, Body]]) -> None:
+    """Reject a batch that names an item twice; each content is a key or an item."""
+    keys = [(table.name, *[item[name] for name in table.key_names]) for table, item in contents]
+    if len(set(keys)) < len(keys):
         raise invalid(_DUPLICATES)
 
 

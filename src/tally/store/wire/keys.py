@@ -22,7 +22,11 @@ _FAST_PATH_CHARACTERS: Final = 1024
 
 def read_primary_key(table: Table, key: Mapping[str, Any]) -> Item:
     """Read a primary key; it has exactly the attributes of the schema."""
-    values = read_item(key)
+    return check_primary_key(table, read_item(key))
+
+
+def check_primary_key(table: Table, values: Item) -> Item:
+    """Return a primary key if it has exactly the attributes of the schema."""
     if len(values) != len(table.key_names):
         raise invalid(_NO_MATCH)
     for part in table.key:
@@ -35,7 +39,11 @@ def read_primary_key(table: Table, key: Mapping[str, Any]) -> Item:
 
 def read_checked_item(table: Table, item: Mapping[str, Any]) -> Item:
     """Read an item that is to be written."""
-    values = read_item(item)
+    return check_new_item(table, read_item(item))
+
+
+def check_new_item(table: Table, values: Item) -> Item:
+    """Return an item that is to be written if its keys and its size are valid."""
     for part in table.key:
         if part.name not in values:
             raise _parameter(f"Missing the key {part.name} in the item")

@@ -11,6 +11,11 @@ from tally.store.errors import InvalidSchema, StoreError, StoreUnavailable
 from tally.store.wire.batches import batch_get_item, batch_write_item
 from tally.store.wire.control_plane import ControlPlane
 from tally.store.wire.items import delete_item, get_item, put_item, update_item
+from tally.store.wire.partiql.operations import (
+    batch_execute_statement,
+    execute_statement,
+    execute_transaction,
+)
 from tally.store.wire.queries import query, scan
 from tally.store.wire.request_model import RequestModel
 from tally.store.wire.service_errors import (
@@ -39,6 +44,9 @@ _DATA_PLANE: Final = {
     "BatchWriteItem": batch_write_item,
     "TransactGetItems": transact_get_items,
     "TransactWriteItems": transact_write_items,
+    "ExecuteStatement": execute_statement,
+    "BatchExecuteStatement": batch_execute_statement,
+    "ExecuteTransaction": execute_transaction,
 }
 _log = logs.logger()
 

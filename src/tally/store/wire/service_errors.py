@@ -24,6 +24,7 @@ from tally.store.parse import ExpressionError
 
 _DYNAMODB: Final = "com.amazonaws.dynamodb.v20120810#"
 _CORAL: Final = "com.amazon.coral.service#"
+DUPLICATE_ITEM: Final = "DuplicateItem"  # the code of an INSERT of an existing item
 _NOT_FOUND: Final = "Requested resource not found"
 
 
@@ -180,5 +181,7 @@ def _reason(reason: Reason, *, with_item: bool) -> dict[str, Any]:
     if reason.condition_failed:
         item = {"Item": item_to_wire(reason.item)} if with_item and reason.item else {}
         return {"Code": reason.code, "Message": "The conditional request failed", **item}
+    if reason.code == DUPLICATE_ITEM:
+        return {"Code": reason.code, "Message": reason.message}
     message = validation_message(InvalidRequest(reason.message))
     return {"Code": reason.code, "Message": message}

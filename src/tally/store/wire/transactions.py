@@ -43,19 +43,19 @@ async def transact_get_items(engine: Engine, body: Body) -> dict[str, Any]:
         substitutions.check_all_used()
         table = await find_table(engine, request["TableName"])
         gets.append(Get(table, read_primary_key(table, request["Key"]), projection))
-    _check_distinct((get.table, get.key) for get in gets)
+    check_distinct_targets((get.table, get.key) for get in gets)
     result = await engine.transact_get(TransactionGet(tuple(gets)))
     response: dict[str, Any] = {
         "Responses": [{} if item is None else {"Item": item_to_wire(item)} for item in result.items]
     }
-    _add_capacities(response, body, [get.table for get in gets], result.capacity)
+    add_transaction_capacities(response, body, [get.table for get in gets], result.capacity)
     return response
 
 
 async def transact_write_items(engine: Engine, body: Body) -> dict[str, Any]:
     requests = [_single_action(entry) for entry in body["TransactItems"]]
     writes = [await _read_write(engine, name, request) for name, request in requests]
-    _check_distinct(
+    check_distinct_targets(
         (write.table, write.item if isinstance(write, Put) else write.key) for write in writes
     )
     token = body.get("ClientRequestToken")
@@ -68,7 +68,7 @@ async def transact_write_items(engine: Engine, body: Body) -> dict[str, Any]:
         ]
         raise cancelled(error, with_items) from None
     response: dict[str, Any] = {}
-    _add_capacities(response, body, [write.table for write in writes], result.capacity)
+    add_transaction_capacities(response, body, [write.table for write in writes], result.capacity)
     if body.get("ReturnItemCollectionMetrics") == "SIZE":
         response["ItemCollectionMetrics"] = _metrics(writes)
     return response
@@ -105,7 +105,8 @@ async def _read_write(engine: Engine, name: str, request: Body) -> Write:
     return Check(table, key, condition)
 
 
-def _check_distinct(contents: Iterable[tuple[Table, Body]]) -> None:
+def check_distinct_targets(contents: Iterable[tuple[Table, Body]]) -> None:
+    """Reject a transaction that names an item twice; each content is a key or an item."""
     seen: set[tuple[Any, ...]] = set()
     for table, content in contents:
         identity = (table.name, *[content[name] for name in table.key_names])
@@ -118,7 +119,7 @@ def _repeated() -> ServiceError:
     return invalid(_REPEATED)
 
 
-def _add_capacities(
+def add_transaction_capacities(
     response: dict[str, Any], body: Body, tables: list[Table], capacity: Capacity
 ) -> None:
     """Add the capacity of each table; the engine reports the sum, so it is divided evenly."""
