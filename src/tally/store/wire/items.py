@@ -116,7 +116,7 @@ def check_targets(table: Table, actions: tuple[Action, ...]) -> None:
         if len(action.path.parts) == 1
         and (value := getattr(getattr(action, "value", None), "value", None)) is not None
     }
-    check_index_keys(table, literals)
+    check_index_keys(table, literals, is_update=True)
 
 
 async def write(body: Body, operation: Awaitable[T]) -> T:

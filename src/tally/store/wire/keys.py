@@ -61,7 +61,7 @@ def check_new_item(table: Table, values: Item) -> Item:
     return values
 
 
-def check_index_keys(table: Table, item: Mapping[str, Any]) -> None:
+def check_index_keys(table: Table, item: Mapping[str, Any], *, is_update: bool = False) -> None:
     """Reject an attribute that an index cannot have as its key."""
     for index in table.by_name.values():
         for part in index_key(index):
@@ -75,6 +75,12 @@ def check_index_keys(table: Table, item: Mapping[str, Any]) -> None:
                 )
             if item[part.name] in ("", b""):
                 kind = "string" if part.type == "S" else "binary"
+                if is_update:
+                    raise invalid(
+                        "One or more parameter values are not valid. The update expression attempted"
+                        " to update a secondary index key to a value that is not supported. The"
+                        f" AttributeValue for a key attribute cannot contain an empty {kind} value."
+                    )
                 raise invalid(
                     "One or more parameter values are not valid. A value specified for a secondary"
                     " index key is not supported. The AttributeValue for a key attribute cannot"

@@ -21,6 +21,7 @@ from tally.store.wire.request_model import RequestModel
 from tally.store.wire.service_errors import (
     ServiceError,
     coral_error,
+    in_envelope,
     invalid,
     not_serializable,
     translate,
@@ -93,7 +94,7 @@ class ServedStore:
         try:
             return 200, msgspec.json.encode(await self._run(target, payload))
         except ServiceError as error:
-            return error.status, msgspec.json.encode(error.body)
+            failed = error
         except InvalidSchema as error:
             failed = invalid(f"One or more parameter values were invalid: {error}")
         except StoreUnavailable as error:
@@ -104,6 +105,7 @@ class ServedStore:
         except Exception:  # noqa: BLE001 - the client gets a response, the log the cause
             _log.exception("Request failed unexpectedly", action="wire_request_crashed")
             failed = coral_error("InternalFailure", None, 500)
+        failed = in_envelope(target.rpartition(".")[2], failed)
         return failed.status, msgspec.json.encode(failed.body)
 
     async def _run(self, target: str, payload: bytes) -> dict[str, Any]:
