@@ -31,6 +31,7 @@ from tests.store.served import (
 KEY = {"pk": {"S": "a"}}
 HASH = [{"AttributeName": "pk", "KeyType": "HASH"}]
 STRING = [{"AttributeName": "pk", "AttributeType": "S"}]
+ENVELOPE = "1 validation error detected: "
 INVALID = "One or more parameter values were invalid: "
 EVERYTHING = {
     "pk": "x",
@@ -341,7 +342,7 @@ TAB: dict[str, Any] = {"TableName": "tab"}
         (
             "PutItem",
             {**TAB, "Item": {**KEY, "n": {"SS": ["a", "a"]}}},
-            INVALID + "Input collection [a, a] contains duplicates.",
+            ENVELOPE + INVALID + "Input collection [a, a] contains duplicates.",
         ),
         (
             "PutItem",

@@ -26,6 +26,11 @@ _MEMBER_ORDER: Final = (
     *(_TABLE, "Key", "Item", "Limit", "Segment", "TotalSegments"),
     *("ReturnConsumedCapacity", "ReturnValues", "ReturnItemCollectionMetrics"),
 )
+# The model no longer requires these, because other ways to create a table exist.
+_REQUIRED: Final = {"CreateTableInput": ("AttributeDefinitions", "KeySchema")}
+_MAX_LENGTHS: Final = {"KeySchema": 2}  # the model has the limit of indexes with long keys
+_NAMED_TABLE: Final = ("CreateTable", "DeleteTable", "DescribeTable", "DescribeTimeToLive")
+_MIN_NAME, _MAX_NAME = 3, 255
 # UpdateItem checks ReturnValues first, and reports one violation.
 _UPDATE_ORDER: Final = (_TABLE, "Key", "ReturnValues", *_MEMBER_ORDER[3:])
 _PACKAGE: Final = "com.amazonaws.dynamodb.v20120810"
@@ -66,6 +71,8 @@ class RequestModel:
         shape = self._operations[operation].get("input", {}).get("shape")
         if shape is None:
             return
+        if operation in _NAMED_TABLE:
+            _check_named_table(body)
         problems: list[str] = []
         self._compile(shape)(body, "", problems)
         if problems:
@@ -92,7 +99,7 @@ class RequestModel:
         return _scalar(name, shape)
 
     def _structure(self, name: str, shape: Any) -> Check:
-        required = frozenset(shape.get("required", ()))
+        required = frozenset((*shape.get("required", ()), *_REQUIRED.get(name, ())))
         order = _UPDATE_ORDER if name == "UpdateItemInput" else _MEMBER_ORDER
         members = sorted(
             shape["members"],
@@ -158,7 +165,7 @@ class RequestModel:
 
     def _check_length(self, name: str, value: Any, path: str, problems: list[str]) -> None:
         shape = self._shapes[name]
-        rule = _length_rule(shape, len(value))
+        rule = _length_rule(shape, len(value), _MAX_LENGTHS.get(name))
         if rule is not None:
             shown = f"'{self._java_text(name, value)}'"[:_MAX_SHOWN]
             problems.append(f"Value {shown} at '{path}' failed to satisfy constraint: {rule}")
@@ -214,6 +221,18 @@ def _not_a_list(value: Any) -> ServiceError:
     if isinstance(value, dict):
         return not_serializable("Start of structure or map found where not expected")
     return not_serializable("Unexpected field type")
+
+
+def _check_named_table(body: Any) -> None:
+    """Check the table of an operation on tables, which comes before all other checks."""
+    name = body.get(_TABLE)
+    if name is None:
+        raise invalid("The parameter 'TableName' is required but was not present in the request")
+    if isinstance(name, str) and len(name) < _MIN_NAME:
+        raise invalid(
+            f"TableName must be at least {_MIN_NAME} characters long and at most {_MAX_NAME}"
+            " characters long"
+        )
 
 
 def _check_table_name(value: Any, path: str, problems: list[str]) -> None:
@@ -287,9 +306,9 @@ def _check_boolean(value: Any, _path: str, _problems: list[str]) -> None:
     require_boolean(value)
 
 
-def _length_rule(shape: Any, length: int) -> str | None:
-    """Return the rule that a length violates, if any."""
-    low, high = shape.get("min"), shape.get("max")
+def _length_rule(shape: Any, length: int, limit: int | None = None) -> str | None:
+    """Return the rule that a length violates, if any; `limit` replaces the model's maximum."""
+    low, high = shape.get("min"), limit or shape.get("max")
     if low is not None and length < low:
         return f"Member must have length greater than or equal to {low}"
     if high is not None and length > high:

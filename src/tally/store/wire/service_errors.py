@@ -24,6 +24,7 @@ from tally.store.parse import ExpressionError
 
 _DYNAMODB: Final = "com.amazonaws.dynamodb.v20120810#"
 _CORAL: Final = "com.amazon.coral.service#"
+MISMATCH: Final = "SchemaMismatch"  # a reason whose message already has the service's wording
 DUPLICATE_ITEM: Final = "DuplicateItem"  # the code of an INSERT of an existing item
 _INVALID_VALUES: Final = "One or more parameter values were invalid: "
 _NOT_FOUND: Final = "Requested resource not found"
@@ -183,11 +184,11 @@ def validation_message(error: StoreError) -> str:
 
 def cancelled(error: TransactionCancelled, with_items: list[bool]) -> ServiceError:
     """Return the error of a cancelled transaction, with a reason for each item."""
-    codes = ", ".join(reason.code for reason in error.reasons)
     reasons = [
         _reason(reason, with_item=with_item)
         for reason, with_item in zip(error.reasons, with_items, strict=True)
     ]
+    codes = ", ".join(reason["Code"] for reason in reasons)
     return ServiceError(
         _DYNAMODB + "TransactionCanceledException",
         None,
@@ -207,5 +208,7 @@ def _reason(reason: Reason, *, with_item: bool) -> dict[str, Any]:
         return {"Code": reason.code, "Message": "The conditional request failed", **item}
     if reason.code == DUPLICATE_ITEM:
         return {"Code": reason.code, "Message": reason.message}
+    if reason.code == MISMATCH:
+        return {"Code": "ValidationError", "Message": reason.message}
     message = validation_message(InvalidRequest(reason.message))
     return {"Code": reason.code, "Message": message}

@@ -56,4 +56,4 @@ class DistinctWrites:
             if type(job.work) is PreparedWrite:
                 job.result = to_result(connection, job.work, changes[0])
             else:
-                job.result = TransactionResult(capacity.transaction_capacity(changes))
+                job.result = capacity.transaction_result(changes)

@@ -170,7 +170,7 @@ def _attribute_type(path: Operand, kind: Operand) -> Condition:
             f"Invalid attribute type name found; type: {name}, valid types:"
             f" {{{','.join(_TYPE_NAMES)}}}"
         )
-    return TypeIs(_require_path(path), name)  # type: ignore[arg-type]  # one of the names above
+    return TypeIs(_require_path(path), name)
 
 
 def _unknown_function(name: str) -> Exception:

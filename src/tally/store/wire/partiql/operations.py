@@ -1,13 +1,14 @@
 """ExecuteStatement, BatchExecuteStatement and ExecuteTransaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tally.store.api import (
     Capacity,
     Delete,
     Engine,
     Get,
+    IndexUnits,
     Put,
     Transaction,
     TransactionGet,
@@ -21,7 +22,11 @@ from tally.store.evaluate import matches
 from tally.store.schema import Table
 from tally.store.values import Item
 from tally.store.wire.batches import check_distinct_keys
-from tally.store.wire.consumed_capacity import add_capacity, describe_capacity
+from tally.store.wire.consumed_capacity import (
+    add_capacity,
+    add_write_capacity,
+    describe_write_capacity,
+)
 from tally.store.wire.partiql.grammar import parse_statement
 from tally.store.wire.partiql.selects import pick_columns, select_page
 from tally.store.wire.partiql.statements import (
@@ -40,9 +45,14 @@ from tally.store.wire.service_errors import (
     invalid,
     translate,
 )
-from tally.store.wire.transactions import add_transaction_capacities, check_distinct_targets
+from tally.store.wire.transactions import (
+    add_read_capacities,
+    add_write_capacities,
+    check_distinct_targets,
+)
 
 Body = Mapping[str, Any]
+Consumption: TypeAlias = tuple[Table, Capacity, IndexUnits]
 _DUPLICATE: Final = "Duplicate primary key exists in table"
 _NO_KEY_IN_BATCH: Final = (
     "Select statements within BatchExecuteStatement must specify the primary key in the where"
@@ -69,7 +79,7 @@ async def execute_statement(engine: Engine, body: Body) -> dict[str, Any]:
         response: dict[str, Any] = {}
         if getattr(write, "returns", "NONE") != "NONE":
             response["Items"] = [] if result.item is None else [item_to_wire(result.item)]
-        add_capacity(response, body, write.table, result.capacity)
+        add_write_capacity(response, body, write.table, result)
         return response
     page = await select_page(engine, statement, body)
     response = {"Items": [item_to_wire(item) for item in page.items]}
@@ -116,7 +126,7 @@ async def batch_execute_statement(engine: Engine, body: Body) -> dict[str, Any]:
     planned = [await _plan_in_batch(engine, *pair) for pair in zip(parsed, requests, strict=True)]
     operations = [found for found, _ in planned if not isinstance(found, ServiceError)]
     check_distinct_keys((part.table, _target(part)) for part in operations)
-    capacities: list[tuple[Table, Capacity]] = []
+    capacities: list[Consumption] = []
     responses = []
     for statement, request, (operation, condition) in zip(parsed, requests, planned, strict=True):
         entry: dict[str, Any] = {}
@@ -126,9 +136,8 @@ async def batch_execute_statement(engine: Engine, body: Body) -> dict[str, Any]:
                 responses.append(entry)
                 continue
         else:
-            entry |= await _run_in_batch(
-                engine, statement, request, operation, condition, capacities
-            )
+            run = _run_get if isinstance(operation, Get) else _run_write
+            entry |= await run(engine, statement, request, (operation, condition), capacities)
         responses.append({**entry, "TableName": getattr(statement, "table", "")})
     response: dict[str, Any] = {"Responses": responses}
     if body.get("ReturnConsumedCapacity") in ("TOTAL", "INDEXES"):
@@ -166,28 +175,39 @@ async def _plan_in_batch(
         return translate(error), None
 
 
-async def _run_in_batch(
+async def _run_get(
     engine: Engine,
     statement: Any,
-    request: Body,
-    operation: Any,
-    condition: Any,
-    capacities: list[tuple[Table, Capacity]],
+    _request: Body,
+    planned: tuple[Any, Any],
+    capacities: list[Consumption],
 ) -> dict[str, Any]:
+    operation, condition = planned
     try:
-        if isinstance(operation, Get):
-            found = await engine.get(operation)
-            capacities.append((operation.table, found.capacity))
-            item = found.item
-            if item is None or (condition is not None and not matches(condition, item)):
-                return {}
-            return {"Item": item_to_wire(pick_columns(statement.columns, item))}
+        found = await engine.get(operation)
+    except StoreError as error:
+        return {"Error": _batch_error(translate(error))}
+    capacities.append((operation.table, found.capacity, ()))
+    if found.item is None or (condition is not None and not matches(condition, found.item)):
+        return {}
+    return {"Item": item_to_wire(pick_columns(statement.columns, found.item))}
+
+
+async def _run_write(
+    engine: Engine,
+    _statement: Any,
+    request: Body,
+    planned: tuple[Any, Any],
+    capacities: list[Consumption],
+) -> dict[str, Any]:
+    operation, _ = planned
+    try:
         written = await _write(engine, operation, request)
     except ServiceError as error:
         return {"Error": _batch_error(error)}
     except StoreError as error:
         return {"Error": _batch_error(translate(error))}
-    capacities.append((operation.table, written.capacity))
+    capacities.append((operation.table, written.capacity, written.index_units))
     return {} if written.item is None else {"Item": item_to_wire(written.item)}
 
 
@@ -199,12 +219,12 @@ def _batch_error(error: ServiceError) -> dict[str, Any]:
     return described
 
 
-def _sum_capacities(level: str, used: Iterable[tuple[Table, Capacity]]) -> list[dict[str, Any]]:
-    totals: dict[str, tuple[Table, Capacity]] = {}
-    for table, capacity in used:
-        _, before = totals.get(table.name, (table, Capacity()))
-        totals[table.name] = (table, before + capacity)
-    return [describe_capacity(level, table, capacity) for table, capacity in totals.values()]
+def _sum_capacities(level: str, used: Iterable[Consumption]) -> list[dict[str, Any]]:
+    totals: dict[str, Consumption] = {}
+    for table, capacity, units in used:
+        _, before, others = totals.get(table.name, (table, Capacity(), ()))
+        totals[table.name] = (table, before + capacity, (*others, *units))
+    return [describe_write_capacity(level, *total) for total in totals.values()]
 
 
 async def execute_transaction(engine: Engine, body: Body) -> dict[str, Any]:
@@ -242,7 +262,7 @@ async def _read_all(
             entry["Item"] = item_to_wire(pick_columns(statement.columns, item))
         responses.append(entry)
     response: dict[str, Any] = {"Responses": responses}
-    add_transaction_capacities(response, body, [get.table for get, _ in planned], result.capacity)
+    add_read_capacities(response, body, [get.table for get, _ in planned], result)
     return response
 
 
@@ -263,7 +283,7 @@ async def _write_all(
         ]
         raise cancelled(TransactionCancelled(reasons), with_items) from None
     response: dict[str, Any] = {"Responses": [{} for _ in writes]}
-    add_transaction_capacities(response, body, [write.table for write in writes], result.capacity)
+    add_write_capacities(response, body, [write.table for write in writes], result)
     return response
 
 

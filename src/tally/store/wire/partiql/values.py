@@ -46,9 +46,7 @@ class ValueReader:
         if reader.accept("?"):
             return self._parameter()
         if reader.accept("-"):
-            if reader.token.kind != "number":
-                raise not_well_formed("Expected number")
-            return _attribute({"N": f"-{reader.advance().text}"})
+            return self._negative()
         if reader.accept("["):
             return self._elements("]")
         if reader.accept("{"):
@@ -56,6 +54,11 @@ class ValueReader:
         if reader.accept("<<"):
             return _make_set(self._elements(">>"))
         raise not_well_formed("Expected value")
+
+    def _negative(self) -> Any:
+        if self.reader.token.kind != "number":
+            raise not_well_formed("Expected number")
+        return _attribute({"N": f"-{self.reader.advance().text}"})
 
     def path(self) -> Path:
         """Read a document path, such as `a.b[0]`."""

@@ -21,15 +21,16 @@ from tally.store.wire.table_names import find_table
 async def plan_write(engine: Engine, statement: WriteStatement) -> Write:
     """Return the write of a statement; its condition contains the rest of the WHERE clause."""
     table = await find_table(engine, statement.table)
-    exists = Exists(make_path(table.partition.name))
-    absent = Absent(exists.path)
+    path = make_path(table.partition.name)
+    exists: Condition = Exists(path)
+    absent = Absent(path)
     if isinstance(statement, InsertStatement):
         return Put(table, check_new_item(table, statement.item), absent)
     if statement.where is None:
         raise no_key()
     key, others = split_key(table, statement.where)
     check_primary_key(table, key)
-    condition: Condition = reduce(And, others, exists)
+    condition = reduce(And, others, exists)
     if isinstance(statement, UpdateStatement):
         check_targets(table, statement.actions)
         return Update(table, key, statement.actions, condition, statement.returns)
