@@ -30,6 +30,7 @@ async def query(engine: Engine, body: Body) -> dict[str, Any]:
     _check_select(body)
     has_values = body.get("ExpressionAttributeValues") is not None
     if not has_values and not (body.get("KeyConditionExpression") or body.get("KeyConditions")):
+        await find_table(engine, body["TableName"])  # a missing table is reported first
         raise _missing_key_condition()
     substitutions = read_substitutions(body, _QUERY)
     found = _read_filter(body, substitutions, "QueryFilter")

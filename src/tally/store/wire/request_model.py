@@ -27,7 +27,10 @@ _MEMBER_ORDER: Final = (
     *("ReturnConsumedCapacity", "ReturnValues", "ReturnItemCollectionMetrics"),
 )
 # The model no longer requires these, because other ways to create a table exist.
-_REQUIRED: Final = {"CreateTableInput": ("AttributeDefinitions", "KeySchema")}
+_REQUIRED: Final = {
+    "CreateTableInput": ("AttributeDefinitions", "KeySchema"),
+    "UpdateGlobalSecondaryIndexAction": ("ProvisionedThroughput",),
+}
 _MAX_LENGTHS: Final = {"KeySchema": 2}  # the model has the limit of indexes with long keys
 _NAMED_TABLE: Final = ("CreateTable", "DeleteTable", "DescribeTable", "DescribeTimeToLive")
 _MIN_NAME, _MAX_NAME = 3, 255

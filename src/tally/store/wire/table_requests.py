@@ -31,7 +31,8 @@ def read_table(body: Body) -> Table:
     partition, sort = read_key_schema(body["KeySchema"], types)
     _check_index_counts(body)
     indexes: list[Index | LocalIndex] = [
-        _read_local(entry, types, (partition, sort)) for entry in _entries(body, "LocalSecondaryIndexes")
+        _read_local(entry, types, (partition, sort))
+        for entry in _entries(body, "LocalSecondaryIndexes")
     ]
     indexes += [read_index(entry, types) for entry in _entries(body, "GlobalSecondaryIndexes")]
     names = [index.name for index in indexes]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import apsw
 
-from tally.store.api import TransactionResult
 from tally.store.errors import StoreError
 from tally.store.sqlite import capacity
 from tally.store.sqlite.keys import RowKey
