@@ -102,7 +102,9 @@ def test_select_reads_an_index(url: str) -> None:
 
 @pytest.mark.parametrize("condition", ["pk = 'p'", "pk IN ['p', 'q', 'p']", "sk >= 0"])
 def test_pages_continue_after_the_token(url: str, condition: str) -> None:
-    statement, found, token = f"SELECT sk FROM songs WHERE {condition}", [], {}
+    statement = f"SELECT sk FROM songs WHERE {condition}"
+    found: list[int] = []
+    token: dict[str, str] = {}
     for _ in range(ITEMS + 3):
         page = run(url, statement, Limit=2, **token)
         found += [int(item["sk"]["N"]) for item in page["Items"]]

@@ -84,6 +84,7 @@ def setup() -> Iterator[Request]:
 def names_and_options() -> Iterator[Request]:
     for operation in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"):
         content = {"PutItem": {"Item": KEY}, "Scan": {}}.get(operation, {"Key": KEY})
+        name: Any
         for name in (None, "", "a;b", "absent", 5, True, ["x"], {}):
             yield operation, {"TableName": name, **content}
         yield operation, {"TableName": "plain", "ReturnConsumedCapacity": "X", **content}
@@ -206,12 +207,12 @@ pk = :p AND sk = :p|pk =
 def queries() -> Iterator[Request]:
     for text in lines(KEY_CONDITIONS):
         given = {name: value for name, value in PARTITION_AND_SORT.items() if name in text}
-        body = {"TableName": "indexed", "KeyConditionExpression": text}
-        yield "Query", {**body, "ExpressionAttributeValues": given or None}
+        condition = {"TableName": "indexed", "KeyConditionExpression": text}
+        yield "Query", {**condition, "ExpressionAttributeValues": given or None}
     selects = ("ALL_ATTRIBUTES", "ALL_PROJECTED_ATTRIBUTES", "COUNT", "SPECIFIC_ATTRIBUTES", "X")
     for select, name in product(selects, (None, "global", "keys", "local")):
         partition = "g" if name in ("global", "keys") else "pk"
-        body = {
+        body: Body = {
             "TableName": "indexed",
             "KeyConditionExpression": f"{partition} = :p",
             "ExpressionAttributeValues": PARTITION,
@@ -224,6 +225,7 @@ def queries() -> Iterator[Request]:
         "KeyConditionExpression": "pk = :p",
         "ExpressionAttributeValues": PARTITION,
     }
+    start: Any
     for start in ({}, {"pk": {"S": "p"}}, {"pk": {"S": "p"}, "sk": {"S": "x"}}, {"pk": {}}, 5):
         yield "Query", {**query, "ExclusiveStartKey": start}
         yield "Scan", {"TableName": "indexed", "ExclusiveStartKey": start}
@@ -272,6 +274,7 @@ def tables() -> Iterator[Request]:
     yield table("new", "pk:S", "pk", GlobalSecondaryIndexes=[index("none", "zz")])
     yield table("new", "pk:S h:S", "pk", LocalSecondaryIndexes=[index("none", "pk", "h")])
     yield table("plain", "pk:S", "pk")
+    update: Body
     for update in (
         *({}, {"GlobalSecondaryIndexUpdates": []}, {"GlobalSecondaryIndexUpdates": [{}]}),
         {"GlobalSecondaryIndexUpdates": [{"Delete": {"IndexName": "none"}}]},

@@ -217,7 +217,9 @@ def _projected(table: Table, index: Index | None, projection: tuple[Path, ...]) 
 
 
 def _check_index_projection(table: Table, index: Index | None, operation: Query | Scan) -> None:
-    if index is None or index.projection.kind == "ALL" or operation.filter is None:
+    if index is None or operation.filter is None or operation.whole_items:
+        return
+    if index.projection.kind == "ALL":
         return
     missing = sorted(attribute_names(operation.filter) - projected_names(table, index))
     if missing and isinstance(operation, Query):
