@@ -73,7 +73,8 @@ def start_at(key: Any) -> Body:
             "UpdateItem",
             update("SET v = :v", {":v": {"SS": []}}),
             (
-                f"{ENVELOPE}ExpressionAttributeValues contains invalid value: {INVALID}An string set"
+                f"{ENVELOPE}ExpressionAttributeValues contains invalid value:"
+                f" {INVALID}An string set"
                 "  may not be empty for key :v"
             ),
         ),
@@ -81,7 +82,8 @@ def start_at(key: Any) -> Body:
             "DeleteItem",
             delete("v = :v", {":v": {}}),
             (
-                "ExpressionAttributeValues contains invalid value: Supplied AttributeValue is empty,"
+                "ExpressionAttributeValues contains invalid value: Supplied"
+                " AttributeValue is empty,"
                 " must contain exactly one of the supported datatypes for key :v"
             ),
         ),
@@ -128,14 +130,16 @@ def start_at(key: Any) -> Body:
             (
                 f"{ENVELOPE}Value '[KeySchemaElement(attributeName=pk, keyType=HASH),"
                 " KeySchemaElement(attributeName=sk, keyType=RANGE),"
-                " KeySchemaElement(attributeName=x, keyType=RANGE)]' at 'keySchema' failed to satisfy"
+                " KeySchemaElement(attributeName=x, keyType=RANGE)]' at 'keySchema'"
+                " failed to satisfy"
                 " constraint: Member must have length less than or equal to 2"
             ),
         ),
         (
             *table("new", "pk:S", "pk", KeySchema=None),
             (
-                f"{ENVELOPE}Value null at 'keySchema' failed to satisfy constraint: Member must not be"
+                f"{ENVELOPE}Value null at 'keySchema' failed to satisfy constraint:"
+                " Member must not be"
                 " null"
             ),
         ),
@@ -151,7 +155,8 @@ def start_at(key: Any) -> Body:
                 "new", "pk:S sk:S", "pk", "sk", LocalSecondaryIndexes=[index("lsi", "sk", "pk")]
             ),
             (
-                f"{INVALID}Index KeySchema does not have the same leading hash key as table KeySchema"
+                f"{INVALID}Index KeySchema does not have the same leading hash key as"
+                " table KeySchema"
                 " for index: lsi. index hash key: sk, table hash key: pk"
             ),
         ),
@@ -164,8 +169,10 @@ def start_at(key: Any) -> Body:
             "UpdateTable",
             {"TableName": "units", "ProvisionedThroughput": UNITS},
             (
-                "The provisioned throughput for the table will not change. The requested value equals"
-                " the current value. Current ReadCapacityUnits provisioned for the table: 1. Requested"
+                "The provisioned throughput for the table will not change. The"
+                " requested value equals"
+                " the current value. Current ReadCapacityUnits provisioned for the"
+                " table: 1. Requested"
                 " ReadCapacityUnits: 1. Current WriteCapacityUnits provisioned for the table: 1."
                 " Requested WriteCapacityUnits: 1. Refer to the Amazon DynamoDB Developer Guide for"
                 " current limits and how to request higher limits."
@@ -193,7 +200,8 @@ def start_at(key: Any) -> Body:
             },
             (
                 f"{ENVELOPE}Value null at"
-                " 'globalSecondaryIndexUpdates.1.member.update.provisionedThroughput' failed to satisfy"
+                " 'globalSecondaryIndexUpdates.1.member.update.provisionedThroughput'"
+                " failed to satisfy"
                 " constraint: Member must not be null"
             ),
         ),
