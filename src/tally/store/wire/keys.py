@@ -21,7 +21,7 @@ _NO_MATCH: Final = "The provided key element does not match the schema"
 _FAST_PATH_CHARACTERS: Final = 1024
 
 
-class SchemaMismatch(ServiceError):
+class KeySchemaMismatch(ServiceError):
     """A key or an item does not fit the key schema; in a transaction, the reason of its item."""
 
 
@@ -127,8 +127,8 @@ def _check_key_value(part: KeyPart, value: Any, *, is_partition: bool) -> None:
         )
 
 
-def _mismatch(message: str) -> SchemaMismatch:
-    return SchemaMismatch(invalid(message).body["__type"], message)
+def _mismatch(message: str) -> KeySchemaMismatch:
+    return KeySchemaMismatch(invalid(message).body["__type"], message)
 
 
 def _parameter(message: str) -> ServiceError:

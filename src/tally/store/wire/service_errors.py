@@ -24,7 +24,7 @@ from tally.store.parse import ExpressionError
 
 _DYNAMODB: Final = "com.amazonaws.dynamodb.v20120810#"
 _CORAL: Final = "com.amazon.coral.service#"
-MISMATCH: Final = "SchemaMismatch"  # a reason whose message already has the service's wording
+MISMATCH: Final = "KeySchemaMismatch"  # a reason whose message already has the service's wording
 DUPLICATE_ITEM: Final = "DuplicateItem"  # the code of an INSERT of an existing item
 _INVALID_VALUES: Final = "One or more parameter values were invalid: "
 _NOT_FOUND: Final = "Requested resource not found"

@@ -24,7 +24,7 @@ from tally.store.errors import Reason, TransactionCancelled
 from tally.store.schema import Table
 from tally.store.wire.consumed_capacity import collection_metrics, describe_transaction_capacity
 from tally.store.wire.items import check_targets, read_actions, read_condition
-from tally.store.wire.keys import SchemaMismatch, read_checked_item, read_primary_key
+from tally.store.wire.keys import KeySchemaMismatch, read_checked_item, read_primary_key
 from tally.store.wire.request_expressions import read_substitutions
 from tally.store.wire.service_errors import MISMATCH, ServiceError, cancelled, invalid
 from tally.store.wire.table_names import find_table
@@ -78,7 +78,7 @@ async def _read_each(reads: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         try:
             parts.append(await read)
             reasons.append(Reason("None"))
-        except SchemaMismatch as error:
+        except KeySchemaMismatch as error:
             reasons.append(Reason(MISMATCH, str(error)))
         except BaseException:
             for other in reads[position + 1 :]:
