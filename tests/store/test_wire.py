@@ -420,12 +420,14 @@ VALUES = st.recursive(
 OPERATIONS = ["GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan", "BatchGetItem"]
 OPERATIONS += ["BatchWriteItem", "TransactGetItems", "TransactWriteItems", "DescribeTable"]
 OPERATIONS += ["CreateTable", "UpdateTable", "UpdateTimeToLive", "ListTables", "TagResource"]
+OPERATIONS += ["ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction", "UntagResource"]
 FIELDS = """
 TableName Key Item KeySchema AttributeDefinitions UpdateExpression ConditionExpression Expected
 KeyConditions KeyConditionExpression FilterExpression ProjectionExpression AttributesToGet Limit
 ExpressionAttributeValues ExpressionAttributeNames ReturnValues Select Segment TotalSegments
 ExclusiveStartKey RequestItems TransactItems AttributeUpdates QueryFilter IndexName ResourceArn Tags
-BillingMode GlobalSecondaryIndexes StreamSpecification TimeToLiveSpecification
+BillingMode GlobalSecondaryIndexes StreamSpecification TimeToLiveSpecification Statement Statements
+TransactStatements Parameters NextToken TagKeys ProvisionedThroughput GlobalSecondaryIndexUpdates
 """
 
 

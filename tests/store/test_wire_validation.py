@@ -308,3 +308,14 @@ def test_a_table_has_at_most_50_tags(url: str) -> None:
         in call(url, "TagResource", {"ResourceArn": arn, "Tags": []})[1]["message"]
     )
     assert "Invalid TableArn" in call(url, "ListTagsOfResource", {"ResourceArn": "x"})[1]["message"]
+
+
+def test_a_null_member_is_absent_and_a_fraction_is_cut_off(url: str) -> None:
+    names = call(url, "ListTables", {})[1]["TableNames"]
+    assert call(url, "ListTables", {"Limit": None})[1]["TableNames"] == names
+    assert call(url, "ListTables", {"Limit": 1.5})[1]["TableNames"] == names[:1]
+    throughput = {"ReadCapacityUnits": 2.5, "WriteCapacityUnits": 3}
+    update = {"TableName": "units", "ProvisionedThroughput": throughput}
+    assert call(url, "UpdateTable", update)[0] == 200
+    described = call(url, "DescribeTable", {"TableName": "units"})[1]["Table"]
+    assert described["ProvisionedThroughput"]["ReadCapacityUnits"] == 2

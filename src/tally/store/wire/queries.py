@@ -49,7 +49,7 @@ async def query(engine: Engine, body: Body) -> dict[str, Any]:
         filter=found,
         projection=_projected(table, index, projection),
         forward=body.get("ScanIndexForward", True),
-        limit=_read_limit(body),
+        limit=body.get("Limit"),
         start=_read_start(table, index, body),
         consistent=bool(body.get("ConsistentRead")),
         count_only=body.get("Select") == "COUNT",
@@ -80,7 +80,7 @@ async def scan(engine: Engine, body: Body) -> dict[str, Any]:
         index=None if index is None else index.name,
         filter=found,
         projection=_projected(table, index, projection),
-        limit=_read_limit(body),
+        limit=body.get("Limit"),
         start=_read_start(table, index, body),
         consistent=bool(body.get("ConsistentRead")),
         count_only=body.get("Select") == "COUNT",
@@ -107,12 +107,6 @@ def _respond(body: Body, table: Table, index: Index | None, page: Page) -> dict[
 
 def _selects_whole_items(body: Body, index: Index | None) -> bool:
     return index is not None and index.local and body.get("Select") == "ALL_ATTRIBUTES"
-
-
-def _read_limit(body: Body) -> int | None:
-    """Return the limit; the service cuts off the fraction of a number."""
-    limit = body.get("Limit")
-    return None if limit is None else int(limit)
 
 
 def _read_key_condition(body: Body, substitutions: Substitutions) -> Condition:

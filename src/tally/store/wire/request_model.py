@@ -120,6 +120,8 @@ class RequestModel:
                     if member in required:
                         problems.append(_violation(None, where, "Member must not be null"))
                     continue
+                if type(content) is float and self._is_integer(shape["members"][member]):
+                    content = value[member] = _cut_off(content)
                 checked = compiled.get(member)
                 if checked is None:
                     checked = self._compile(shape["members"][member]["shape"])
@@ -127,6 +129,9 @@ class RequestModel:
                 checked(content, where, problems)
 
         return check
+
+    def _is_integer(self, member: Any) -> bool:
+        return self._shapes[member["shape"]]["type"] in ("integer", "long")
 
     def _map(self, name: str, shape: Any) -> Check:
         inner = shape["value"]["shape"]
@@ -287,12 +292,15 @@ def _enum(name: str, shape: Any) -> Check:
     return check
 
 
+def _cut_off(number: float) -> int:
+    """Return the whole part of a number, as the service reads it where it expects an integer."""
+    return int(number) if abs(number) < 2**63 else 2**63 - 1
+
+
 def _number(shape: Any, java_type: str) -> Check:
     low, high = shape.get("min"), shape.get("max")
 
     def check(value: Any, path: str, problems: list[str]) -> None:
-        if isinstance(value, float):
-            value = int(value) if abs(value) < 2**63 else 2**63 - 1
         if type(value) is not int:
             raise unconvertible(value, java_type)
         if low is not None and value < low:

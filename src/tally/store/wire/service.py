@@ -120,6 +120,8 @@ class ServedStore:
             raise not_serializable(None) from None
         if not isinstance(body, dict):
             raise not_serializable("Start of structure or map found where not expected")
+        if None in body.values():  # a member that is null counts as absent
+            body = {name: value for name, value in body.items() if value is not None}
         service[0].check(operation, body)
         return await handler(body)
 
