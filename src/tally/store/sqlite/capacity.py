@@ -7,10 +7,9 @@ double both. Every index entry that a write changes counts as a write.
 from collections.abc import Iterable
 
 from tally.store.api import Capacity
-from tally.store.sqlite.layout import ItemChange
+from tally.store.sqlite.layout import WRITE_STEP_BYTES, ItemChange
 
 _READ_STEP_BYTES = 4096
-WRITE_STEP_BYTES = 1024
 _ONE_UNIT, _HALF_A_UNIT = Capacity(read=1.0), Capacity(read=0.5)
 
 

@@ -8,7 +8,7 @@ holds stale values.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -27,6 +27,8 @@ from tally.store.sqlite.keys import (
 from tally.store.sqlite.shapes import ItemPacker, Shapes
 from tally.store.values import Item, measure_item
 
+WRITE_STEP_BYTES: Final = 1024  # a write costs a unit per step
+_REPLACE: Final = "ON CONFLICT (pk, sk) DO UPDATE SET item = excluded.item, size = excluded.size"
 # The columns of a row: pk, sk, item, size.
 Row: TypeAlias = tuple[bytes, bytes, bytes, int]
 
@@ -108,7 +110,6 @@ class Layout:
     encode_rows: Callable[[Sequence[Item], Item], "RowBatch"]
     indexes: tuple[IndexLayout, ...]
     select: str
-    upsert: str
     delete: str
     stream: StreamLayout | None  # `change_log.py`
     ranges: dict[tuple[Any, ...], str] = field(default_factory=dict)
@@ -144,6 +145,20 @@ class Layout:
             marks = ",".join(["(?,?,?,?)"] * count)  # SQLite does not cache very long statements
             statement = self.ranges["insert", count] = (
                 f"INSERT OR FAIL INTO {self.rows} VALUES {marks}"
+            )
+        return statement
+
+    def upsert_rows(self, count: int, *, keeps_larger: bool = False) -> str:
+        """Return the statement that inserts or replaces this many rows.
+
+        `keeps_larger`: it skips existing items whose write would cost more than the new one's.
+        """
+        statement = self.ranges.get(("upsert", count, keeps_larger))
+        if statement is None:
+            step = WRITE_STEP_BYTES
+            where = f" WHERE (size - 1) / {step} <= (excluded.size - 1) / {step}"
+            statement = self.ranges["upsert", count, keeps_larger] = (
+                f"{self.insert_new(count)} {_REPLACE}{where if keeps_larger else ''}"
             )
         return statement
 
@@ -203,8 +218,6 @@ def compile_layout(
             for index in table.by_name.values()
         ),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
-        upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
-        " SET item = excluded.item, size = excluded.size",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",
         stream=_compile_stream(table, stream_id),
     )
@@ -295,10 +308,14 @@ def _compile_index(table: Table, index: Index, name: str) -> IndexLayout:
 
 
 def create_rows(table: str) -> str:
-    """Return the statement that creates a table's rows."""
+    """Return the statement that creates a table's rows.
+
+    `item` and `size` are never NULL, but declared so, a statement that replaces several rows would
+    need a statement journal, which costs as much as the rows.
+    """
     return (
-        f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB NOT"
-        " NULL, size INTEGER NOT NULL, PRIMARY KEY (pk, sk)) WITHOUT ROWID"
+        f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB,"
+        " size INTEGER, PRIMARY KEY (pk, sk)) WITHOUT ROWID"
     )
 
 

@@ -19,7 +19,7 @@ from tally.store.sqlite.change_log import record_change
 from tally.store.sqlite.expiry import write_expiry
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import IndexLayout, ItemChange, Layout
-from tally.store.sqlite.rows import put_rows
+from tally.store.sqlite.rows import put_rows, upsert_rows
 from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
 from tally.store.values import Item, measure_item
 
@@ -117,8 +117,10 @@ def apply_changes(
     """Write changes of distinct items of one table to the rows, index entries and change log."""
     layout = changes[0].layout
     written = [change for change in changes if change.after is not None]
-    connection.executemany(
-        layout.upsert, [(*change.key, change.packed, change.after_size) for change in written]
+    upsert_rows(
+        connection,
+        layout,
+        [(*change.key, change.packed, change.after_size) for change in written],
     )
     if layout.table.ttl is not None:
         times = [layout.expires(change.after) for change in written if change.after is not None]
