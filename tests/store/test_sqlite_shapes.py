@@ -19,7 +19,7 @@ from tally.store.schema import N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.sqlite.compiled_shape import CompiledShape, Shape
 from tally.store.sqlite.shapes import MAX_SHAPES, describe_shape
-from tally.store.values import Item
+from tally.store.values import Item, measure_item
 from tests.faults.audit import audit
 from tests.store.strategies import items
 from tests.store.tables import all_items, embedded
@@ -187,8 +187,10 @@ def test_a_compiled_shape_restores_what_it_reads(data: st.DataObject) -> None:
     shape = describe_shape(item, texts, frozenset(("pk", "sk")))
     compiled = CompiledShape(7, shape, (("pk", 0), ("sk", 1)))
 
-    values = compiled.values(item, texts)
-    assert values is not None
+    found = compiled.read(item)
+    assert found is not None
+    values, size = found
+    assert size == measure_item(item)
     restored = compiled.compile_restorer()(values, (texts[0].encode(), texts[1].encode()))
     assert restored == item
     assert [*restored] == [*item]

@@ -5,9 +5,10 @@ double both. Every index entry that a write changes counts as a write.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
-from tally.store.api import Capacity
-from tally.store.sqlite.layout import WRITE_STEP_BYTES, ItemChange
+from tally.store.api import Capacity, TransactionResult, WriteResult
+from tally.store.sqlite.layout import WRITE_STEP_BYTES, IndexLayout, ItemChange
 
 _READ_STEP_BYTES = 4096
 _ONE_UNIT, _HALF_A_UNIT = Capacity(read=1.0), Capacity(read=0.5)
@@ -41,45 +42,46 @@ def write_steps(size: int) -> int:
 
 def write_units(size: int) -> float:
     """Return the cost of writing this many bytes."""
-    return float(write_steps(size))
+    return 1.0 if size <= WRITE_STEP_BYTES else float(write_steps(size))
 
 
-def change_capacity(change: ItemChange) -> Capacity:
+def change_units(change: ItemChange) -> float:
     """Return the cost of a change.
 
     The larger of both item sizes counts, plus the changed index entries.
     """
     units = write_units(max(change.before_size, change.after_size))
     for index in change.layout.indexes:
-        before = (
-            index.project(change.before)
-            if change.before is not None and index.read_key(change.before)
-            else None
-        )
-        after = (
-            index.project(change.after)
-            if change.after is not None and index.read_key(change.after)
-            else None
-        )
-        if before == after:
-            continue
-        old = 0 if before is None else index.projected_size(before, change.before_size)
-        new = 0 if after is None else index.projected_size(after, change.after_size)
-        if (
-            before is not None
-            and after is not None
-            and index.read_key(before) != index.read_key(after)
-        ):
-            units += write_units(old) + write_units(new)
-        else:
-            units += write_units(max(old, new))
-    return Capacity(write=units)
+        units += _index_units(index, change)
+    return units
 
 
-def transaction_capacity(changes: Iterable[ItemChange | None]) -> Capacity:
+def _index_units(index: IndexLayout, change: ItemChange) -> float:
+    old_key = index.read_key(change.before) if change.before is not None else None
+    new_key = index.read_key(change.after) if change.after is not None else None
+    before = None if change.before is None or old_key is None else index.project(change.before)
+    after = None if change.after is None or new_key is None else index.project(change.after)
+    if before == after:
+        return 0.0
+    old = 0 if before is None else index.projected_size(before, change.before_size)
+    new = 0 if after is None else index.projected_size(after, change.after_size)
+    if before is not None and after is not None and old_key != new_key:
+        return write_units(old) + write_units(new)
+    return write_units(max(old, new))
+
+
+def transaction_units(changes: Iterable[ItemChange | None]) -> float:
     """Return the cost of a transaction's writes and checks."""
-    return Capacity(
-        write=sum(
-            2.0 * (1.0 if change is None else change_capacity(change).write) for change in changes
-        )
-    )
+    return sum(2.0 if change is None else 2.0 * change_units(change) for change in changes)
+
+
+@lru_cache
+def write_result(units: float) -> WriteResult:
+    """Return the result of a write without an item; most writes cost the same and share one."""
+    return WriteResult(None, Capacity(write=units))
+
+
+@lru_cache
+def transaction_result(units: float) -> TransactionResult:
+    """Return the result of a transaction with this cost."""
+    return TransactionResult(Capacity(write=units))

@@ -13,7 +13,15 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from tally.store.expressions import Path
-from tally.store.schema import Index, StreamView, Table, check_item_keys, projected_names
+from tally.store.schema import (
+    MAX_PARTITION_BYTES,
+    MAX_SORT_BYTES,
+    Index,
+    StreamView,
+    Table,
+    check_item_keys,
+    projected_names,
+)
 from tally.store.sqlite.columns import pack_columns, to_columns
 from tally.store.sqlite.declarations import declare
 from tally.store.sqlite.expiry import ExpiryRecord, expiry_recorder
@@ -106,6 +114,8 @@ class Layout:
     expires: Callable[[Mapping[str, Any]], float | None]
     # Returns the expiry records of rows by their keys and expiry times.
     expiry_records: Callable[[Sequence[RowKey], Sequence[float | None]], list[ExpiryRecord]]
+    # Validates and encodes an item.
+    encode_item: Callable[[Item], Row]
     # Validates and encodes items; the second argument holds their common attributes.
     encode_rows: Callable[[Sequence[Item], Item], "RowBatch"]
     indexes: tuple[IndexLayout, ...]
@@ -202,6 +212,7 @@ def compile_layout(
     `building` names the indexes that are not complete yet.
     """
     rows, packer = rows_name(table.name), shapes.packer(table)
+    encode_item = _item_encoder(table, packer)
     return Layout(
         table=table,
         declaration=declare(table, building, stream_id),
@@ -212,7 +223,8 @@ def compile_layout(
         packer=packer,
         expires=_expiry_reader(table),
         expiry_records=expiry_recorder(table),
-        encode_rows=_row_encoder(table, packer),
+        encode_item=encode_item,
+        encode_rows=_row_encoder(table, packer, encode_item),
         indexes=tuple(
             _compile_index(table, index, entries_name(table.name, index.name, building))
             for index in table.by_name.values()
@@ -253,8 +265,26 @@ def _to_times(values: Sequence[Any]) -> list[float | None]:
     return [*map(float if {*map(type, values)} <= {int, Decimal} else _to_time, values)]
 
 
-def _row_encoder(table: Table, packer: ItemPacker) -> Callable[[Sequence[Item], Item], RowBatch]:
-    expires, read_key = _expiry_reader(table), row_key_reader(table)
+def _item_encoder(table: Table, packer: ItemPacker) -> Callable[[Item], Row]:
+    read_key, min_sort_bytes = row_key_reader(table), 1 if table.sort else 0
+    has_simple_key = not table.by_name and all(part.type == "S" for part in table.key)
+
+    def encode(item: Item) -> Row:
+        values, size = packer.read(item)
+        if values is None or not has_simple_key:
+            check_item_keys(table, item, size)
+        pk, sk = read_key(item)
+        if not (0 < len(pk) <= MAX_PARTITION_BYTES and min_sort_bytes <= len(sk) <= MAX_SORT_BYTES):
+            check_item_keys(table, item, size)
+        return pk, sk, packer.pack(item, values), size
+
+    return encode
+
+
+def _row_encoder(
+    table: Table, packer: ItemPacker, encode_item: Callable[[Item], Row]
+) -> Callable[[Sequence[Item], Item], RowBatch]:
+    expires = _expiry_reader(table)
     record = expiry_recorder(table)
 
     def encode_each(items: Sequence[Item], common: Item) -> RowBatch:
@@ -262,9 +292,7 @@ def _row_encoder(table: Table, packer: ItemPacker) -> Callable[[Sequence[Item], 
         times: list[float | None] = []
         for item in items:
             whole = {**common, **item}
-            size = measure_item(whole)
-            check_item_keys(table, whole, size)
-            rows.append((*read_key(whole), packer.pack(whole), size))
+            rows.append(encode_item(whole))
             times.append(expires(whole))
         keys = [row[:2] for row in rows]
         return RowBatch(keys, rows, record(keys, times) if table.ttl else [])

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from tally.store.api import (
     BatchPut,
-    Capacity,
     Put,
     Transaction,
     TransactionBatch,
@@ -233,7 +232,8 @@ def _results(
     puts_by_table: Sequence[PreparedPuts], existing_sizes: dict[int, dict[RowKey, int]]
 ) -> list[TransactionResult]:
     units = [_units(puts, existing_sizes[number]) for number, puts in enumerate(puts_by_table)]
-    return [_RESULTS[total] for total in map(sum, zip(*units, strict=True))]
+    totals = map(sum, zip(*units, strict=True))
+    return [capacity.transaction_result(2.0 * total) for total in totals]
 
 
 def _units(puts: PreparedPuts, old_sizes: dict[RowKey, int]) -> list[int]:
@@ -241,14 +241,3 @@ def _units(puts: PreparedPuts, old_sizes: dict[RowKey, int]) -> list[int]:
     if not old_sizes:
         return [1 if row[3] <= capacity.WRITE_STEP_BYTES else to_steps(row[3]) for row in puts.rows]
     return [to_steps(max(row[3], old_sizes.get(row[:2], 0))) for row in puts.rows]
-
-
-class _ResultCache(dict[int, TransactionResult]):
-    """One shared result per cost, because most transactions cost the same."""
-
-    def __missing__(self, units: int) -> TransactionResult:
-        self[units] = result = TransactionResult(Capacity(write=2.0 * units))
-        return result
-
-
-_RESULTS = _ResultCache()
