@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.store.api import Get, Put, Scan, Transaction, Update
-from tally.store.errors import StorageUnwritable
+from tally.store.errors import InvalidRequest, StorageUnwritable
 from tally.store.expressions import F
 from tally.store.schema import N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
@@ -175,6 +175,37 @@ async def test_any_items_are_read_as_written(
                 await expect_stored(engine, LOGS, written)
         found = (await audit(Path(directory)))["logs"]
     assert len(found) == count
+
+
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        log(1, values={"a": 1.5}),
+        log(1, values={"a": Decimal("NaN")}),
+        log(1, values={"a": "\ud800"}),
+        log(1, values={"a": [object()]}),
+        log(1, values={"a": "x" * 400 * 1024}),
+        {**log(1, values={"a": 1}), "n": 10**130},
+        {**log(1, values={"a": 1}), "n": float("inf")},
+        {**log(1, values={"a": 1}), "device": ""},
+        {**log(1, values={"a": 1}), "device": 7},
+        {**log(1, values={"a": 1}), "device": "d" * 2_049},
+        {**log(1, values={"a": 1}), "at": "ä" * 513},
+    ],
+)
+async def test_an_invalid_item_is_rejected_as_before_its_shape_was_learned(
+    engine: SqliteEngine, invalid: Item
+) -> None:
+    with pytest.raises(InvalidRequest) as expected:
+        await engine.put(Put(LOGS, invalid))
+    await put_all(engine, LOGS, [log(number, values={"a": 1}) for number in range(20)])
+    assert count_shapes(engine)
+    with pytest.raises(InvalidRequest) as rejected:
+        await engine.put(Put(LOGS, invalid))
+    assert (type(rejected.value), str(rejected.value)) == (
+        type(expected.value),
+        str(expected.value),
+    )
 
 
 @given(st.data())
