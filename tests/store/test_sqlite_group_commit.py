@@ -75,6 +75,6 @@ async def test_conditional_puts_of_a_group_replace_only_existing_items(tmp_path:
                 return "failed"
             return result.capacity.write
 
-        assert await asyncio.gather(put("old"), put("new")) == [5, "failed"]
+        assert [*await asyncio.gather(put("old"), put("new"))] == [5, "failed"]
         assert await stored(engine, PLAIN, {"id": "old"}) == {"id": "old", "n": 1}
         assert await stored(engine, PLAIN, {"id": "new"}) is None

@@ -115,9 +115,9 @@ def check_expressions(table: Table, write: Write) -> None:
     """Check everything but the key or the item: actions, condition, and what the write returns."""
     if type(write) is Update:
         check_actions(table, write.actions)
-    if write.condition is not None or type(write) is Check:
+    if isinstance(write, Check) or write.condition is not None:
         check_condition(write.condition)
-    if type(write) is not Check and write.returns != "NONE":
+    if not isinstance(write, Check) and write.returns != "NONE":
         allowed = _RETURNS if type(write) is Update else _RETURNS[:1]
         if write.returns not in allowed:
             raise InvalidRequest(

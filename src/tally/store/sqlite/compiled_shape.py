@@ -97,7 +97,8 @@ class CompiledShape:
 
     def compile_restorer(self) -> Restorer:
         """Return a function that restores items, with their attributes in the shape's order."""
-        return _compile("restore", self._restorer_source(), {})
+        restore: Restorer = _compile("restore", self._restorer_source(), {})
+        return restore
 
     def _restorer_source(self) -> Iterator[str]:
         """Yield the lines of the function; values of another length or type raise an error."""

@@ -27,7 +27,7 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.change_log import record_inserts
 from tally.store.sqlite.expiry import ExpiryRecord, write_expiry
 from tally.store.sqlite.keys import RowKey
-from tally.store.sqlite.layout import Layout, Row
+from tally.store.sqlite.layout import WRITE_STEP_BYTES, Layout, Row
 from tally.store.sqlite.rows import put_new, put_rows
 from tally.store.sqlite.transactions import prepare_transaction, try_transact
 
@@ -239,5 +239,5 @@ def _results(
 def _units(puts: PreparedPuts, old_sizes: dict[RowKey, int]) -> list[int]:
     to_steps = capacity.write_steps
     if not old_sizes:
-        return [1 if row[3] <= capacity.WRITE_STEP_BYTES else to_steps(row[3]) for row in puts.rows]
+        return [1 if row[3] <= WRITE_STEP_BYTES else to_steps(row[3]) for row in puts.rows]
     return [to_steps(max(row[3], old_sizes.get(row[:2], 0))) for row in puts.rows]
