@@ -113,11 +113,14 @@ def check_write(operation: Update | Delete | Check) -> None:
 
 def check_expressions(table: Table, write: Write) -> None:
     """Check everything but the key or the item: actions, condition, and what the write returns."""
-    if type(write) is Update:
-        check_actions(table, write.actions)
-    if isinstance(write, Check) or write.condition is not None:
+    if isinstance(write, Check):
         check_condition(write.condition)
-    if not isinstance(write, Check) and write.returns != "NONE":
+        return
+    if isinstance(write, Update):
+        check_actions(table, write.actions)
+    if write.condition is not None:
+        check_condition(write.condition)
+    if write.returns != "NONE":
         allowed = _RETURNS if type(write) is Update else _RETURNS[:1]
         if write.returns not in allowed:
             raise InvalidRequest(
