@@ -63,7 +63,7 @@ from tally.store.sqlite.transactions import (
     try_transact,
 )
 from tally.store.sqlite.writer_thread import WriterThread
-from tally.store.sqlite.writes import prepare
+from tally.store.sqlite.writes import observe_put, prepare
 from tally.store.validate import (
     KeyRange,
     check_batch_get,
@@ -197,10 +197,10 @@ class SqliteEngine:
         layout = self._layout(table)
         writes: list[Write] = [Put(table, item) for item in operation.puts]
         writes += [Delete(table, key) for key in operation.deletes]
-        jobs = [
-            self._writer.submit(prepared)
-            for prepared in [prepare(layout, write) for write in writes]
-        ]
+        prepared = [prepare(layout, write) for write in writes]
+        for write_of_batch in prepared:
+            observe_put(write_of_batch)
+        jobs = [*map(self._writer.submit, prepared)]
         written: list[WriteResult] = await asyncio.gather(*jobs)
         return BatchWriteResult(None, sum((result.capacity for result in written), Capacity()))
 
@@ -401,6 +401,7 @@ class SqliteEngine:
 
     def _write(self, write: Put | Update | Delete) -> "asyncio.Future[WriteResult]":
         prepared = prepare(self._layout(write.table), write)
+        observe_put(prepared)
         return self._writer.submit(prepared)
 
     def _prepare_transaction(self, operation: Transaction) -> PreparedTransaction:

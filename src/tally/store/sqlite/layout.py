@@ -293,6 +293,7 @@ def _row_encoder(
         for item in items:
             whole = {**common, **item}
             rows.append(encode_item(whole))
+            packer.observe_packed(whole, rows[-1][2])
             times.append(expires(whole))
         keys = [row[:2] for row in rows]
         return RowBatch(keys, rows, record(keys, times) if table.ttl else [])

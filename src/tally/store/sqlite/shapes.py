@@ -180,9 +180,13 @@ class ItemPacker:
         """Pack a valid item without its key; `values` are those that `read` returned."""
         if values is not None:
             return pack(values)
-        self.observe(item)
         omitted = self.key_names
         return pack({name: value for name, value in item.items() if name not in omitted})
+
+    def observe_packed(self, item: Mapping[str, Any], packed: bytes) -> None:
+        """Count an item of a request that is valid as a whole, if it was packed as a map."""
+        if packed[0] & 0xF0 == 0x80 or packed[0] >= 0xDE:  # MessagePack's headers of maps
+            self.observe(item)
 
     def key_of(self, key: RowKey) -> Item:
         """Return the strings of a row's key, by attribute."""

@@ -29,6 +29,7 @@ from tally.store.sqlite.rows import read_rows
 from tally.store.sqlite.writes import (
     PreparedWrite,
     apply_changes,
+    observe_put,
     plan_change,
     prepare,
     read_row,
@@ -74,6 +75,8 @@ def prepare_transaction(
         for step in steps
     )
     check_transaction_size(total)
+    for step in steps:
+        observe_put(step)
     return PreparedTransaction(operation, steps)
 
 

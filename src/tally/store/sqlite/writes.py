@@ -46,6 +46,12 @@ def prepare(layout: Layout, write: Write) -> PreparedWrite:
     return prepared
 
 
+def observe_put(prepared: PreparedWrite) -> None:
+    """Learn the shape of an item, once its whole request is valid."""
+    if isinstance(prepared.write, Put):
+        prepared.layout.packer.observe_packed(prepared.write.item, prepared.packed)
+
+
 def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[Item | None, int]:
     """Return the item at a key and its size."""
     row = connection.execute(layout.select, key).fetchone()
@@ -79,6 +85,7 @@ def plan_change(prepared: PreparedWrite, row: tuple[bytes, int] | None) -> ItemC
         return ItemChange(layout, key, None, 0, None, 0)  # removing from nothing creates nothing
     after = apply(write.actions, dict(write.key) if before is None else before)
     _, _, packed, size = layout.encode_item(after)
+    layout.packer.observe_packed(after, packed)
     return ItemChange(layout, key, before, before_size, after, size, packed)
 
 
