@@ -14,7 +14,7 @@ LOCK_SECONDS: Final = 30.0
 
 
 def scoreboard_jobs(services: ScoreboardServices, locks: Locks) -> tuple[Job, ...]:
-    """Return the jobs: the first two run in every process, the others in one at a time."""
+    """Return the jobs: the first three run in every process, the others in one at a time."""
     return (
         Job(
             name="scoreboard-catch-up",
@@ -27,6 +27,20 @@ def scoreboard_jobs(services: ScoreboardServices, locks: Locks) -> tuple[Job, ..
             description="Counts recent score changes in the bands that ranks are computed from",
             run=services.maintain_ranks,
             interval=RANKS_SECONDS,
+        ),
+        Job(
+            name="scoreboard-boards",
+            description="Closes seasons that are over, and keeps named boards in Redis complete",
+            run=services.board_maintenance.catch_up,
+            interval=CATCH_UP_SECONDS,
+        ),
+        Job(
+            name="scoreboard-verify-boards",
+            description="Compares named boards in Redis with PostgreSQL and repairs differences",
+            run=services.board_maintenance.verify,
+            interval=VERIFY_SECONDS,
+            lock_seconds=LOCK_SECONDS,
+            locks=locks,
         ),
         Job(
             name="scoreboard-verify",

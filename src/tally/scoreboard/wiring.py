@@ -16,10 +16,12 @@ from tally.kit.operators import protect
 from tally.kit.token_issuer import TokenIssuer
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.auth import ScoreboardAuth
-from tally.scoreboard.api.events import LeaderboardPublisher, LeaderboardStream
+from tally.scoreboard.api.boards import BoardHandlers
+from tally.scoreboard.api.events import BoardStream, LeaderboardPublisher, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.rate_limits import RequestLimits
 from tally.scoreboard.api.routes import ScoreboardHandlers, scoreboard_api
+from tally.scoreboard.board_wiring import build_boards
 from tally.scoreboard.jobs import scoreboard_jobs
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
@@ -46,6 +48,8 @@ from tally.scoreboard.service.action_tokens import ActionTokens
 from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.admission import RequestAdmission
 from tally.scoreboard.service.backlog import Backlog
+from tally.scoreboard.service.board_jobs import BoardMaintenance
+from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
@@ -85,6 +89,8 @@ class _Core:
     redis: InstrumentedRedis
     scores: ScoreRepository
     writer: LeaderboardWriter
+    broadcaster: LeaderboardBroadcaster
+    boards: Boards
 
 
 @asynccontextmanager
@@ -107,6 +113,7 @@ async def open_scoreboard(dependencies: Dependencies) -> AsyncIterator[Scoreboar
         passwords = await stack.enter_async_context(ThreadedPasswordHasher())
         services = _services(_core(dependencies, database, redis), passwords)
         await stack.enter_async_context(services.broadcaster.running())
+        await stack.enter_async_context(services.boards.seasons.broadcaster.running())
         yield Scoreboard(
             api=protect(scoreboard_api(_handlers(dependencies, services)), dependencies.operators),
             jobs=scoreboard_jobs(services, AdvisoryLocks(database)),
@@ -156,12 +163,18 @@ def _core(dependencies: Dependencies, database: Database, redis: InstrumentedRed
     writer = LeaderboardWriter(
         cache=cache,
         leaderboard=leaderboard,
-        broadcaster=broadcaster,
+        listener=broadcaster,
         backlog=backlog,
         breaker=breaker,
     )
     return _Core(
-        dependencies=dependencies, database=database, redis=redis, scores=scores, writer=writer
+        dependencies=dependencies,
+        database=database,
+        redis=redis,
+        scores=scores,
+        writer=writer,
+        broadcaster=broadcaster,
+        boards=build_boards(dependencies, database, redis, breaker),
     )
 
 
@@ -176,17 +189,18 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
     return ScoreboardServices(
         accounts=_accounts(core, passwords, sessions),
         sessions=sessions,
-        actions=Actions(ActionRepository(core.database), tokens, clock),
+        actions=Actions(ActionRepository(core.database), tokens, core.boards, clock),
         scores=ScoreUpdates(
             tokens=tokens,
             scores=core.scores,
             responses=ResponseCache(core.redis),
             writer=core.writer,
+            boards=core.boards,
             breaker=breaker,
             clock=clock,
         ),
         leaderboard=core.writer.leaderboard,
-        broadcaster=core.writer.broadcaster,
+        broadcaster=core.broadcaster,
         cache_sync=_cache_sync(core),
         rate_limiter=limiter,
         admission=RequestAdmission(windows, limiter, sessions, core.writer.leaderboard, breaker),
@@ -198,8 +212,11 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
             core.scores,
             core.writer.leaderboard,
             core.writer,
+            core.boards,
             clock,
         ),
+        boards=core.boards,
+        board_maintenance=BoardMaintenance(core.boards.seasons, core.redis, breaker),
     )
 
 
@@ -218,6 +235,7 @@ def _accounts(
         ),
         sessions=sessions,
         writer=core.writer,
+        boards=core.boards,
         clock=core.dependencies.clock,
     )
 
@@ -249,7 +267,7 @@ def _cache_sync(core: _Core) -> CacheSync:
         session_cache=SessionCache(core.redis),
         backlog=core.writer.backlog,
         breaker=core.writer.breaker,
-        broadcaster=core.writer.broadcaster,
+        listener=core.broadcaster,
         clock=core.dependencies.clock,
     )
 
@@ -273,21 +291,27 @@ def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> Score
             dependencies.settings.scoreboard_internal_key, "scoreboard-internal.key"
         ),
     )
+    limits = RequestLimits(services.rate_limiter, dependencies.settings)
+    stream = LeaderboardStream(
+        hub=dependencies.hub,
+        broadcaster=services.broadcaster,
+        streams=dependencies.streams,
+        auth=auth,
+    )
     return ScoreboardHandlers(
         public=Handlers(
             services=services,
             auth=auth,
-            limits=RequestLimits(services.rate_limiter, dependencies.settings),
+            limits=limits,
             cursors=dependencies.cursors,
             readiness=dependencies.readiness,
         ),
-        stream=LeaderboardStream(
-            hub=dependencies.hub,
-            broadcaster=services.broadcaster,
-            streams=dependencies.streams,
-            auth=auth,
-        ),
+        stream=stream,
         admin=AdminHandlers(services.cache_sync, services.moderation),
+        boards=BoardHandlers(
+            boards=services.boards, auth=auth, limits=limits, cursors=dependencies.cursors
+        ),
+        board_stream=BoardStream(stream, services.boards.seasons.broadcaster),
     )
 
 

@@ -127,7 +127,7 @@ class Handlers:
         user_id = parse_user_id(body.user_id)
         try:
             token, expires_at, is_new = await self.services.actions.complete(
-                body.action_id, user_id, body.max_score, body.metadata
+                body.action_id, user_id, body.max_score, body.metadata, body.boards
             )
         except Exception as error:
             await self.limits.refund_failure(request, window, error)

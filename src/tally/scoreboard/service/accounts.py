@@ -25,6 +25,7 @@ from tally.scoreboard.service.account_throttle import (
     password_change_subject,
     sign_in_subject,
 )
+from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.sessions import (
@@ -57,6 +58,7 @@ class PlayerAccounts:
     throttle: AccountThrottle
     sessions: PlayerSessions
     writer: LeaderboardWriter
+    boards: Boards
     clock: Clock
 
     async def register(
@@ -155,6 +157,7 @@ class PlayerAccounts:
         score = await self.scores.find(user_id)
         if score is not None:
             await self.writer.put_player(score)
+        await self.boards.refresh(user_id)
         _log.info("Account changed", action="account_changed")
         return user
 
@@ -165,9 +168,11 @@ class PlayerAccounts:
         return await self.events.find_by_user(user_id, limit, after)
 
     async def delete(self, user_id: str) -> None:
-        """Delete the account, its score and its sessions; its score events become anonymous."""
+        """Delete the account, its scores and its sessions; its score events become anonymous."""
         await self.sessions.revoke_all(user_id)
-        if not await self.accounts.delete(user_id):
+        places = await self.accounts.delete(user_id)
+        if places is None:
             raise NotFound("User does not exist", code="user_not_found")
         await self.writer.remove_player(user_id)
+        await self.boards.remove(user_id, places, is_deleted=True)
         _log.info("Account deleted", action="account_deleted")

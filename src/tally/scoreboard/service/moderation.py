@@ -7,6 +7,7 @@ from tally.kit.clock import Clock
 from tally.scoreboard.model.scores import Adjustment, Standing
 from tally.scoreboard.repository.moderation import ModerationRepository
 from tally.scoreboard.repository.scores import ScoreRepository
+from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 
@@ -21,10 +22,13 @@ class Moderation:
     scores: ScoreRepository
     leaderboard: Leaderboard
     writer: LeaderboardWriter
+    boards: Boards
     clock: Clock
 
     async def adjust(self, adjustment: Adjustment) -> tuple[int, int, Standing]:
         """Return the points added, the score after that, and the player's current standing."""
+        if adjustment.board is not None:
+            await self.boards.find(adjustment.board)  # closes a season that is due
         delta, after = await self.players.adjust(adjustment, self.clock.now())
         await self._write_through(adjustment.user_id)
         _log.info(
@@ -33,16 +37,22 @@ class Moderation:
             player=adjustment.user_id,
             scoreDelta=delta,
             newScore=after,
+            board=adjustment.board,
         )
-        standing, _ = await self.leaderboard.standing(adjustment.user_id)
+        if adjustment.board is not None:
+            _, standing, _ = await self.boards.standing(adjustment.board, adjustment.user_id)
+        else:
+            standing, _ = await self.leaderboard.standing(adjustment.user_id)
         return delta, after, standing
 
     async def ban(self, user_id: str) -> None:
         """Hide the player from every leaderboard; the score is kept."""
-        revision = await self.players.ban(user_id, self.clock.now())
-        if revision is None:
+        banned = await self.players.ban(user_id, self.clock.now())
+        if banned is None:
             return
+        revision, places = banned
         await self.writer.remove_player(user_id, revision)
+        await self.boards.remove(user_id, places)
         _log.warning("Player banned", action="player_banned", player=user_id)
 
     async def unban(self, user_id: str) -> None:
@@ -56,3 +66,4 @@ class Moderation:
         score = await self.scores.find(user_id)
         if score is not None:
             await self.writer.put_player(score)
+        await self.boards.refresh(user_id)

@@ -10,31 +10,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tally.errors import Invalid, NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock
+from tally.scoreboard.model.boards import MAX_BOARDS_PER_ACTION
+from tally.scoreboard.model.errors import SeasonDue
 from tally.scoreboard.model.scores import AppliedScoreChange, ScoreChange
 from tally.scoreboard.repository.cache import ResponseCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, invalid_action_token
+from tally.scoreboard.service.boards import BoardResult, Boards
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
+
+# Each board of an action may have a season to close.
+MAX_CLOSED_SEASONS: Final = MAX_BOARDS_PER_ACTION
 
 _log = logs.logger()
 
 
-class ScoreUpdateResponse(msgspec.Struct, frozen=True):
-    """The response to a score update, which is stored for replays."""
+class ScoreUpdateResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The response to a score update, which is stored for replays.
+
+    The score and rank are those of the global leaderboard; `boards` has those of named boards.
+    """
 
     user_id: str
     new_score: int
     score_added: int
     rank: int
     updated_at: datetime
+    boards: tuple[BoardResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +55,7 @@ class ScoreUpdates:
     scores: ScoreRepository
     responses: ResponseCache
     writer: LeaderboardWriter
+    boards: Boards
     breaker: RedisBreaker
     clock: Clock
 
@@ -78,10 +89,19 @@ class ScoreUpdates:
             at=now,
             client_info=client_info,
         )
-        applied = await self.scores.apply(change)
+        applied = await self._apply(change)
         response = applied.response or await self._complete(token.user_id, applied)
         await self._cache_response(token, response)
         return response, applied.is_replay
+
+    async def _apply(self, change: ScoreChange) -> AppliedScoreChange:
+        """Apply the change, after closing seasons that ended before it."""
+        for _ in range(MAX_CLOSED_SEASONS):
+            try:
+                return await self.scores.apply(change)
+            except SeasonDue as error:
+                await self.boards.find(error.board_id)
+        return await self.scores.apply(change)
 
     async def _replay_or_raise(self, token: ActionToken, error: Invalid) -> bytes:
         """Return the stored response if the action was scored before the token became invalid."""
@@ -97,8 +117,16 @@ class ScoreUpdates:
         if score is None:
             raise NotFound("User does not exist", code="user_not_found")
         rank = await self.writer.put_score(score)
+        boards = [
+            await self.boards.write(user_id, applied.score, change) for change in applied.boards
+        ]
         response = ScoreUpdateResponse(
-            user_id, applied.score_after, applied.score_delta, rank, applied.at
+            user_id,
+            applied.score_after,
+            applied.score_after - applied.score_before,
+            rank,
+            applied.at,
+            tuple(boards),
         )
         stored = await self.scores.store_response(applied.token_hash, msgspec.json.encode(response))
         if not applied.is_replay:

@@ -6,6 +6,8 @@ from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.service.accounts import PlayerAccounts
 from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.admission import RequestAdmission
+from tally.scoreboard.service.board_jobs import BoardMaintenance
+from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
@@ -34,6 +36,8 @@ class ScoreboardServices:
     server_stats: ServerStats
     ranks: RankBandRepository
     moderation: Moderation
+    boards: Boards
+    board_maintenance: BoardMaintenance
 
     async def maintain_ranks(self) -> None:
         """Count recent score changes in the bands of ranks."""

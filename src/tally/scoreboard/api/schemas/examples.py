@@ -81,7 +81,7 @@ EMAIL_TAKEN: Final = Conflict(
     "An account with this email address exists", code="email_taken", field="email"
 )
 ACTION_EXISTS: Final = Conflict(
-    "This action was already reported with another user_id or max_score",
+    "This action was already reported with another user_id, max_score or boards",
     code="action_exists",
     field="action_id",
 )
