@@ -25,12 +25,14 @@ from tests.scoreboard.api.stream_client import open_stream
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DAILY = {"cron": "0 0 * * *", "time_zone": "UTC"}
 HOURS = 3600.0
+ACCESS_SECONDS = 86_400
 
 
 @pytest.fixture
 async def server(shared_servers: SharedServers, tmp_path: Path) -> AsyncIterator[ScoreboardHarness]:
     """A server whose clock tests move, without jobs."""
-    settings = server_settings(await shared_servers.allocate(), tmp_path)
+    addresses = await shared_servers.allocate()
+    settings = server_settings(addresses, tmp_path, scoreboard_access_seconds=ACCESS_SECONDS)
     async with run_scoreboard(settings, ManualClock(NOON)) as harness:
         yield harness
 
@@ -281,7 +283,12 @@ async def test_boards_work_without_redis(shared_servers: SharedServers, tmp_path
     async with (
         restartable_redis(tmp_path) as redis,
         run_scoreboard(
-            server_settings((dsn, redis.address), tmp_path, scoreboard_redis_milliseconds=100),
+            server_settings(
+                (dsn, redis.address),
+                tmp_path,
+                scoreboard_redis_milliseconds=100,
+                scoreboard_access_seconds=ACCESS_SECONDS,
+            ),
             ManualClock(NOON),
         ) as server,
     ):

@@ -71,7 +71,7 @@ class RankingModel:
                 await self.repositories.leaderboard.put(self.pending[number % len(self.pending)])
             case ("remove", int(number)) if self.players:
                 player = self.players.pop(number % len(self.players))
-                await self.repositories.accounts.delete(player.user_id)
+                await self.repositories.accounts.delete(player.user_id, START)
                 await self.repositories.leaderboard.remove(player.user_id)
                 self.removed.append(player.user_id)
             case ("rebuild", int(number), int(points), int(moment)) if self.players:

@@ -106,7 +106,7 @@ class AccountRepository:
         return _user(row)
 
     async def update(self, user_id: str, change: ProfileChange, at: datetime) -> User:
-        """Change the account; raises NotFound, UsernameTaken or EmailTaken."""
+        """Change the account; raises NotFound, UsernameTaken, EmailTaken or SeasonDue."""
         try:
             async with self.database.use("update_account") as connection, connection.transaction():
                 # The score is locked first, as in a score change.
@@ -122,7 +122,7 @@ class AccountRepository:
                     change.avatar_url,
                     at,
                 )
-                await touch_scores(connection, user_id)
+                await touch_scores(connection, user_id, at)
         except asyncpg.UniqueViolationError as error:
             raise _taken(error) from error
         if row is None:
@@ -173,16 +173,16 @@ class AccountRepository:
             at,
         )
 
-    async def delete(self, user_id: str) -> list[BoardPlace] | None:
+    async def delete(self, user_id: str, at: datetime) -> list[BoardPlace] | None:
         """Delete the account, its scores and sessions, and make its events anonymous.
 
-        No row leads back to the player. Return the player's places in open seasons, or None if the
-        account does not exist.
+        No row leads back to the player. Return the player's places in open seasons, or None if
+        the account does not exist. Raises SeasonDue.
         """
         async with self.database.use("delete_account") as connection, connection.transaction():
             for statement in _ANONYMISE:
                 await connection.execute(statement, user_id)
-            places = await delete_scores(connection, user_id)
+            places = await delete_scores(connection, user_id, at)
             deleted = await connection.fetchval(
                 "DELETE FROM users WHERE id = $1 RETURNING id", user_id
             )

@@ -116,6 +116,11 @@ SELECT pg_advisory_xact_lock_shared(board_lock(id)) FROM (
     ) ORDER BY id
 ) played
 """
+# A board with such a row whose season has ended by time $2 and has to be closed first.
+FIND_DUE_BOARD: Final = """
+SELECT b.id FROM boards b JOIN board_scores s ON s.board = b.id AND s.season = b.season
+WHERE s.user_id = $1 AND b.season_ends_at <= $2 LIMIT 1
+"""
 HIDE: Final = f"""
 UPDATE board_scores s SET is_hidden = true {_OPEN} AND NOT s.is_hidden
 RETURNING s.board, s.season, s.revision

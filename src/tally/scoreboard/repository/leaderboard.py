@@ -55,6 +55,7 @@ def leaderboard_keys(name: str) -> tuple[str, str, str, str, str]:
 
 
 KEYS: Final = leaderboard_keys(LEADERBOARD)
+_, PLAYERS, CHANGED, REBUILDING, VERSION = KEYS
 
 
 @dataclass(frozen=True, slots=True)

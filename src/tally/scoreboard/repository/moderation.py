@@ -144,7 +144,7 @@ class ModerationRepository:
             if revision is None:
                 await self._require_player(connection, user_id)
                 return None
-            return revision, await hide_scores(connection, user_id)
+            return revision, await hide_scores(connection, user_id, at)
 
     async def unban(self, user_id: str, at: datetime) -> bool:
         """Restore the scores; return False if the player was not banned."""
@@ -153,7 +153,7 @@ class ModerationRepository:
             if restored is None:
                 await self._require_player(connection, user_id)
                 return False
-            await show_scores(connection, user_id)
+            await show_scores(connection, user_id, at)
         return True
 
     async def _require_player(self, connection: Connection, user_id: str) -> None:

@@ -236,7 +236,9 @@ def restart_bands(table: str, condition: str, bands: str) -> str:
     """
     rows = _rows_from(table, condition, ("b.score", "b.reached_at", "b.user_id"), "1")
     return f"""
-UPDATE rank_bands b SET (score, reached_at, user_id) = ({rows} ORDER BY {ORDER} LIMIT 1)
+UPDATE rank_bands b SET (score, reached_at, user_id) = (
+    SELECT total_score, score_first_reached_at, user_id FROM ({rows}) r ORDER BY {ORDER} LIMIT 1
+)
 WHERE {bands} AND players > 0 AND b.user_id = ANY($1)
 """
 

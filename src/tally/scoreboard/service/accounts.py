@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from tally.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from tally.kit import logs
@@ -153,7 +154,9 @@ class PlayerAccounts:
 
     async def update(self, user_id: str, change: ProfileChange) -> User:
         """Change the username, the email address or the avatar, also on the leaderboard."""
-        user = await self.accounts.update(user_id, change, self.clock.now())
+        user = await self.boards.after_due_seasons(
+            partial(self.accounts.update, user_id, change, self.clock.now())
+        )
         score = await self.scores.find(user_id)
         if score is not None:
             await self.writer.put_player(score)
@@ -170,7 +173,9 @@ class PlayerAccounts:
     async def delete(self, user_id: str) -> None:
         """Delete the account, its scores and its sessions; its score events become anonymous."""
         await self.sessions.revoke_all(user_id)
-        places = await self.accounts.delete(user_id)
+        places = await self.boards.after_due_seasons(
+            partial(self.accounts.delete, user_id, self.clock.now())
+        )
         if places is None:
             raise NotFound("User does not exist", code="user_not_found")
         await self.writer.remove_player(user_id)

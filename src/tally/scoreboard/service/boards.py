@@ -4,8 +4,9 @@ Scores of ascending boards are negative in PostgreSQL and Redis, so that the gre
 everywhere; this module converts them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,12 +20,17 @@ from tally.scoreboard.model.boards import (
     BoardRules,
     Season,
 )
-from tally.scoreboard.model.errors import BoardNotFound, PlayerBanned
+from tally.scoreboard.model.errors import BoardNotFound, PlayerBanned, SeasonDue
 from tally.scoreboard.model.scores import MAX_SCORE, LeaderboardPage, Score, Standing
 from tally.scoreboard.repository.board_scores import BoardScoreRepository
 from tally.scoreboard.repository.boards import BoardRepository
 from tally.scoreboard.repository.database import Database
 from tally.scoreboard.service.board_seasons import BoardSeasons, OpenSeason
+
+T = TypeVar("T")
+
+# A player may have scores on many boards, each with a season to close.
+MAX_CLOSED_SEASONS: Final = 100
 
 
 class BoardResult(msgspec.Struct, frozen=True):
@@ -51,6 +57,15 @@ class Boards:
     async def find(self, board_id: str) -> Board:
         """Return a board with its open season; raises BoardNotFound."""
         return (await self.seasons.current(board_id)).board
+
+    async def after_due_seasons(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a change, after closing the seasons that ended before it."""
+        for _ in range(MAX_CLOSED_SEASONS):
+            try:
+                return await change()
+            except SeasonDue as error:
+                await self.find(error.board_id)
+        return await change()
 
     async def find_page(self, limit: int, after: str = "") -> list[Board]:
         """Return boards by id with their open seasons, beginning after an id."""

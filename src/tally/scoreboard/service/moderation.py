@@ -1,6 +1,7 @@
 """Moderation: operators adjust scores and ban players; boards, Redis and streams follow."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from tally.kit import logs
 from tally.kit.clock import Clock
@@ -27,9 +28,9 @@ class Moderation:
 
     async def adjust(self, adjustment: Adjustment) -> tuple[int, int, Standing]:
         """Return the points added, the score after that, and the player's current standing."""
-        if adjustment.board is not None:
-            await self.boards.find(adjustment.board)  # closes a season that is due
-        delta, after = await self.players.adjust(adjustment, self.clock.now())
+        delta, after = await self.boards.after_due_seasons(
+            partial(self.players.adjust, adjustment, self.clock.now())
+        )
         await self._write_through(adjustment.user_id)
         _log.info(
             "Score adjusted",
@@ -47,7 +48,9 @@ class Moderation:
 
     async def ban(self, user_id: str) -> None:
         """Hide the player from every leaderboard; the score is kept."""
-        banned = await self.players.ban(user_id, self.clock.now())
+        banned = await self.boards.after_due_seasons(
+            partial(self.players.ban, user_id, self.clock.now())
+        )
         if banned is None:
             return
         revision, places = banned
@@ -57,7 +60,9 @@ class Moderation:
 
     async def unban(self, user_id: str) -> None:
         """Show the player again, with the score from before the ban."""
-        if not await self.players.unban(user_id, self.clock.now()):
+        if not await self.boards.after_due_seasons(
+            partial(self.players.unban, user_id, self.clock.now())
+        ):
             return
         await self._write_through(user_id)
         _log.info("Player unbanned", action="player_unbanned", player=user_id)

@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from tally.errors import Invalid, NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model.boards import MAX_BOARDS_PER_ACTION
-from tally.scoreboard.model.errors import SeasonDue
 from tally.scoreboard.model.scores import AppliedScoreChange, ScoreChange
 from tally.scoreboard.repository.cache import ResponseCache
 from tally.scoreboard.repository.scores import ScoreRepository
@@ -26,9 +24,6 @@ from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, in
 from tally.scoreboard.service.boards import BoardResult, Boards
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
-
-# Each board of an action may have a season to close.
-MAX_CLOSED_SEASONS: Final = MAX_BOARDS_PER_ACTION
 
 _log = logs.logger()
 
@@ -89,19 +84,10 @@ class ScoreUpdates:
             at=now,
             client_info=client_info,
         )
-        applied = await self._apply(change)
+        applied = await self.boards.after_due_seasons(partial(self.scores.apply, change))
         response = applied.response or await self._complete(token.user_id, applied)
         await self._cache_response(token, response)
         return response, applied.is_replay
-
-    async def _apply(self, change: ScoreChange) -> AppliedScoreChange:
-        """Apply the change, after closing seasons that ended before it."""
-        for _ in range(MAX_CLOSED_SEASONS):
-            try:
-                return await self.scores.apply(change)
-            except SeasonDue as error:
-                await self.boards.find(error.board_id)
-        return await self.scores.apply(change)
 
     async def _replay_or_raise(self, token: ActionToken, error: Invalid) -> bytes:
         """Return the stored response if the action was scored before the token became invalid."""
