@@ -8,13 +8,14 @@ from tally.scoreboard.service.services import ScoreboardServices
 
 CATCH_UP_SECONDS: Final = 1.0
 RANKS_SECONDS: Final = 1.0
+MAIL_SECONDS: Final = 1.0
 VERIFY_SECONDS: Final = 300.0
 RETENTION_SECONDS: Final = 3600.0
 LOCK_SECONDS: Final = 30.0
 
 
 def scoreboard_jobs(services: ScoreboardServices, locks: Locks) -> tuple[Job, ...]:
-    """Return the jobs: the first three run in every process, the others in one at a time."""
+    """Return the jobs: the first four run in every process, the others in one at a time."""
     return (
         Job(
             name="scoreboard-catch-up",
@@ -33,6 +34,12 @@ def scoreboard_jobs(services: ScoreboardServices, locks: Locks) -> tuple[Job, ..
             description="Closes seasons that are over, and keeps named boards in Redis complete",
             run=services.board_maintenance.catch_up,
             interval=CATCH_UP_SECONDS,
+        ),
+        Job(
+            name="scoreboard-mail",
+            description="Sends the mails of password resets",
+            run=services.password_resets.send_due,
+            interval=MAIL_SECONDS,
         ),
         Job(
             name="scoreboard-verify-boards",

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from tally.dependencies import Dependencies
 from tally.embedded.postgres import open_postgres
@@ -36,6 +37,7 @@ from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.repository.moderation import ModerationRepository
+from tally.scoreboard.repository.password_resets import PasswordResetRepository
 from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.repository.rate_limits import RateLimitRepository
 from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
@@ -55,6 +57,7 @@ from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.moderation import Moderation
+from tally.scoreboard.service.password_resets import PasswordResets
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.rate_limits import LocalSlidingWindows, SlidingWindowLimiter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
@@ -63,6 +66,7 @@ from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.server_stats import ServerStats
 from tally.scoreboard.service.services import ScoreboardServices
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, PlayerSessions
+from tally.scoreboard.smtp import SmtpMailer
 from tally.settings import Secret, Settings
 
 
@@ -216,6 +220,7 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
             clock,
         ),
         boards=core.boards,
+        password_resets=_password_resets(core, passwords, sessions),
         board_maintenance=BoardMaintenance(core.boards.seasons, core.redis, breaker),
     )
 
@@ -237,6 +242,22 @@ def _accounts(
         writer=core.writer,
         boards=core.boards,
         clock=core.dependencies.clock,
+    )
+
+
+def _password_resets(
+    core: _Core, passwords: ThreadedPasswordHasher, sessions: PlayerSessions
+) -> PasswordResets:
+    settings, url = core.dependencies.settings, core.dependencies.settings.scoreboard_smtp_url
+    return PasswordResets(
+        resets=PasswordResetRepository(core.database),
+        requests=FailedSignInRepository(core.database),
+        sessions=sessions,
+        passwords=passwords,
+        mailer=None if url is None else SmtpMailer(url, settings.scoreboard_mail_from),
+        clock=core.dependencies.clock,
+        lifetime=timedelta(minutes=settings.scoreboard_reset_minutes),
+        page_url=settings.scoreboard_reset_page,
     )
 
 
@@ -279,6 +300,7 @@ def _retention(core: _Core) -> Retention:
         scores=core.scores,
         actions=ActionRepository(core.database),
         failed_sign_ins=FailedSignInRepository(core.database),
+        resets=PasswordResetRepository(core.database),
         clock=core.dependencies.clock,
         events_days=core.dependencies.settings.scoreboard_events_days,
     )

@@ -122,6 +122,10 @@ class AccountRepository:
                     change.avatar_url,
                     at,
                 )
+                if change.email is not None:  # a token was sent to the old address
+                    await connection.execute(
+                        "DELETE FROM password_reset_tokens WHERE user_id = $1", user_id
+                    )
                 await touch_scores(connection, user_id, at)
         except asyncpg.UniqueViolationError as error:
             raise _taken(error) from error

@@ -1,8 +1,25 @@
 """Ports through which the services reach the outside."""
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A mail in plain text."""
+
+    to: str
+    subject: str
+    text: str = field(repr=False)
+
+
+class Mailer(Protocol):
+    """Sends mails."""
+
+    async def send(self, mail: Mail) -> None:
+        """Send a mail; raises Unavailable."""
 
 
 class RankedPlayer(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.moderation import Moderation
+from tally.scoreboard.service.password_resets import PasswordResets
 from tally.scoreboard.service.rate_limits import SlidingWindowLimiter
 from tally.scoreboard.service.retention import Retention
 from tally.scoreboard.service.scores import ScoreUpdates
@@ -38,6 +39,7 @@ class ScoreboardServices:
     moderation: Moderation
     boards: Boards
     board_maintenance: BoardMaintenance
+    password_resets: PasswordResets
 
     async def maintain_ranks(self) -> None:
         """Count recent score changes in the bands of ranks."""

@@ -105,6 +105,17 @@ TOO_MANY_SIGN_INS: Final = RateLimited(
     retry_after=8,
     code="too_many_sign_ins",
 )
+TOO_MANY_RESETS: Final = RateLimited(
+    "Too many password resets of this address; wait before the next one",
+    retry_after=8,
+    code="too_many_resets",
+)
+RESET_DISABLED: Final = Forbidden(
+    "Passwords cannot be reset by mail on this server", code="password_reset_disabled"
+)
+INVALID_RESET_TOKEN: Final = Invalid(
+    "The token is invalid, expired or was used", code="invalid_reset_token", field="token"
+)
 WEAK_PASSWORD: Final = Invalid(
     "password must not contain the username", code="weak_password", field="password"
 )

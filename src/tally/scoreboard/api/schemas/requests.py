@@ -121,6 +121,17 @@ class ChangePasswordRequest(StrictStruct, frozen=True):
     new_password: NewPassword
 
 
+class PasswordResetRequest(StrictStruct, frozen=True):
+    email: Email
+
+
+class ResetPasswordRequest(StrictStruct, frozen=True):
+    """`token` is the one from the mail."""
+
+    token: RefreshToken
+    new_password: NewPassword
+
+
 class RefreshRequest(StrictStruct, frozen=True):
     refresh_token: RefreshToken
 
