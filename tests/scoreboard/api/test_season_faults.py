@@ -1,6 +1,7 @@
 """Resets under load from two instances that are killed: each point counts in exactly one season."""
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -28,7 +29,8 @@ CLIENTS = 8
 KILLS = 2
 # The schedule resets every minute; the test moves the end of the season instead of waiting.
 END_SEASON = """
-UPDATE boards SET season_ends_at = clock_timestamp() WHERE id = $1 AND season_ends_at > clock_timestamp()
+UPDATE boards SET season_ends_at = clock_timestamp()
+WHERE id = $1 AND season_ends_at > clock_timestamp()
 """
 TOTALS = "SELECT season, sum(total_score) AS points FROM board_scores WHERE board = $1 GROUP BY 1"
 EVENTS = """
@@ -144,6 +146,5 @@ async def _check(reader: ScoreboardHarness, progress: Counter[str]) -> None:
     )
     assert [row["number"] for row in seasons] == list(range(1, len(seasons) + 1))
     assert all(
-        earlier["ended_at"] == later["started_at"]
-        for earlier, later in zip(seasons, seasons[1:], strict=False)
+        earlier["ended_at"] == later["started_at"] for earlier, later in itertools.pairwise(seasons)
     )

@@ -14,8 +14,7 @@ from tally.scoreboard.api.auth import ScoreboardAuth
 from tally.scoreboard.api.rate_limits import RequestLimits
 from tally.scoreboard.api.schemas import boards as schemas
 from tally.scoreboard.api.schemas import requests
-from tally.scoreboard.model.boards import GLOBAL_BOARD, BoardRules, ResetSchedule
-from tally.scoreboard.model.errors import BoardExists
+from tally.scoreboard.model.boards import BoardRules, ResetSchedule
 from tally.scoreboard.service.boards import Boards
 
 _MAX_SEASON_DIGITS: Final = 9
@@ -32,8 +31,6 @@ class BoardHandlers:
 
     async def create_board(self, request: Request) -> ASGIApp:
         body = await read_json(request, requests.CreateBoardRequest)
-        if body.id == GLOBAL_BOARD:
-            raise BoardExists("The global leaderboard always exists", field="id")
         reset = None if body.reset is None else ResetSchedule(body.reset.cron, body.reset.time_zone)
         rules = BoardRules(body.name, body.order, body.operator, reset)
         board, _ = await self.boards.create(body.id, rules)

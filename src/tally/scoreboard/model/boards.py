@@ -1,5 +1,6 @@
 """Named boards and their seasons: immutable data, and the rules of order and reset."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ MAX_BOARDS_PER_ACTION: Final = 10
 GLOBAL_BOARD: Final = "global"
 DELETED_PLAYER: Final = "Deleted player"
 _CRON_FIELDS: Final = 5
+BOARD_ID_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
 
 
 class BoardOrder(StrEnum):
@@ -81,6 +83,16 @@ class ResetSchedule:
 
 def _invalid_schedule(reason: str) -> Invalid:
     return Invalid(f"cron: {reason}", code="invalid_field", field="reset.cron")
+
+
+def check_board_id(board_id: str) -> None:
+    """Raise Invalid unless the text can be the id of a board."""
+    if len(board_id) > MAX_BOARD_ID_LENGTH or not re.match(BOARD_ID_PATTERN, board_id):
+        raise Invalid(
+            f"id must have 1 to {MAX_BOARD_ID_LENGTH} lower-case letters, digits, - and _",
+            code="invalid_field",
+            field="id",
+        )
 
 
 @dataclass(frozen=True, slots=True)

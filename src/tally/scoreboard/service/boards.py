@@ -19,8 +19,9 @@ from tally.scoreboard.model.boards import (
     BoardPlace,
     BoardRules,
     Season,
+    check_board_id,
 )
-from tally.scoreboard.model.errors import BoardNotFound, PlayerBanned, SeasonDue
+from tally.scoreboard.model.errors import BoardExists, BoardNotFound, PlayerBanned, SeasonDue
 from tally.scoreboard.model.scores import MAX_SCORE, LeaderboardPage, Score, Standing
 from tally.scoreboard.repository.board_scores import BoardScoreRepository
 from tally.scoreboard.repository.boards import BoardRepository
@@ -52,6 +53,9 @@ class Boards:
 
     async def create(self, board_id: str, rules: BoardRules) -> tuple[Board, bool]:
         """Create a board; return it, and whether it is new. Raises BoardExists or Invalid."""
+        check_board_id(board_id)
+        if board_id == GLOBAL_BOARD:
+            raise BoardExists("The global leaderboard always exists", field="id")
         return await self.seasons.create(board_id, rules)
 
     async def find(self, board_id: str) -> Board:

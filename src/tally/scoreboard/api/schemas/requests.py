@@ -15,6 +15,7 @@ from tally.scoreboard.model.accounts import (
     MAX_USERNAME_LENGTH,
 )
 from tally.scoreboard.model.boards import (
+    BOARD_ID_PATTERN,
     MAX_BOARD_ID_LENGTH,
     MAX_BOARD_NAME_LENGTH,
     MAX_BOARDS_PER_ACTION,
@@ -78,7 +79,7 @@ Cursor = Annotated[str, Meta(max_length=2048)]
 
 BoardId = Annotated[
     str,
-    Meta(min_length=1, max_length=MAX_BOARD_ID_LENGTH, pattern=r"^[a-z0-9][a-z0-9_-]*(?!\n)$"),
+    Meta(min_length=1, max_length=MAX_BOARD_ID_LENGTH, pattern=BOARD_ID_PATTERN),
 ]
 ActionBoards = Annotated[list[BoardId], Meta(min_length=1, max_length=MAX_BOARDS_PER_ACTION)]
 BoardName = Annotated[
