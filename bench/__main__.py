@@ -14,6 +14,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.boards import named_boards
 from bench.collect import events, recomputes
 from bench.collect_import import imports
 from bench.cricket import cricket
@@ -38,7 +39,7 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " collect, dynamodb (needs Java and npm), http, scoreboard, push, live, cricket, startup."
+        " collect, dynamodb (needs Java and npm), http, scoreboard, boards, push, live, cricket, startup."
     ),
 ]
 Hours = Annotated[
@@ -92,6 +93,7 @@ def main(
         "http": http(rounds),
         "http-scoreboard": closed_loops(rounds),
         "scoreboard": scoreboard(seconds, players),
+        "boards": named_boards(seconds, players),
         "push": pushes(rounds),
         "live": live(rounds),
         "poller": poller(rounds),

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ async def _play(
     """Score through either instance, and repeat a request until it is answered."""
     chance = random.Random(number)
     for _ in range(UPDATES // CLIENTS):
+        await wait_until(partial(_is_kill_over, progress))
         points = chance.randint(1, 9)
         token = await reader.complete_action(player, boards=["fast"])
         body: Json = {"action_token": token, "score_delta": points}
@@ -124,14 +126,24 @@ async def _play(
 
 async def _disturb(reader: ScoreboardHarness, instances: Instances, progress: Counter[str]) -> None:
     """End seasons all the time, and kill instances as the updates progress."""
-    kills = 0
     while progress["updates"] < UPDATES:
         await reader.scoreboard.database.value("test", END_SEASON, "fast")
-        if progress["updates"] > (kills + 1) * UPDATES // (KILLS + 1) and kills < KILLS:
-            await instances.kill_and_replace(kills % 2)
-            kills += 1
+        if _is_kill_due(progress):
+            number = progress["kills"] % 2
+            progress["kills"] += 1
+            await instances.kill_and_replace(number)
         await asyncio.sleep(0.02)
-    assert kills == KILLS
+    assert progress["kills"] == KILLS
+
+
+async def _is_kill_over(progress: Counter[str]) -> bool:
+    return not _is_kill_due(progress)
+
+
+def _is_kill_due(progress: Counter[str]) -> bool:
+    """Return whether the share of updates that precedes the next kill is done."""
+    kills = progress["kills"]
+    return kills < KILLS and progress["updates"] >= (kills + 1) * UPDATES // (KILLS + 1)
 
 
 async def _check(reader: ScoreboardHarness, progress: Counter[str]) -> None:

@@ -79,6 +79,10 @@ class BoardSeasons:
         known = self._known.get(board_id)
         if known is not None and not known.board.is_due(self._clock.now()):
             return known
+        return await self.refresh(board_id)
+
+    async def refresh(self, board_id: str) -> OpenSeason:
+        """Return the open season as PostgreSQL has it, after closing one that is over."""
         board = await self.boards.find(board_id)
         if board is None:
             raise BoardNotFound(f'There is no board "{board_id}"')

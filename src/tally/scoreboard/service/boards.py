@@ -68,7 +68,7 @@ class Boards:
             try:
                 return await change()
             except SeasonDue as error:
-                await self.find(error.board_id)
+                await self.seasons.refresh(error.board_id)
         return await change()
 
     async def find_page(self, limit: int, after: str = "") -> list[Board]:
