@@ -39,7 +39,8 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " collect, dynamodb (needs Java and npm), http, scoreboard, boards, push, live, cricket, startup."
+        " collect, dynamodb (needs Java and npm), http, scoreboard, boards, push, live, cricket,"
+        " startup."
     ),
 ]
 Hours = Annotated[
