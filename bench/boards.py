@@ -107,7 +107,8 @@ async def _wait_for_copies(harness: ScoreboardHarness) -> None:
 async def _redis_bytes(harness: ScoreboardHarness, board: str) -> int:
     names = (f"leaderboard:{board}:1", f"leaderboard:{board}:1:players")
     async with harness.cache.redis.use("bench") as client:
-        return sum([int(await client.memory_usage(name, samples=1000)) for name in names])
+        sizes = [await client.memory_usage(name, samples=1000) for name in names]
+    return sum(int(size or 0) for size in sizes)
 
 
 def _memory(section: str, size: int, players: int) -> Line:
