@@ -301,6 +301,8 @@ async def test_requests_without_credentials_return_documented_responses(
             parts["path_parameters"] = {"session_id": UNKNOWN_ID}
         if "{user_id}" in path:
             parts["path_parameters"] = {"user_id": UNKNOWN_ID}
+        if "{board_id}" in path:
+            parts["path_parameters"] = {"board_id": "weekly"}
         cases = [operation.Case(query=dict(request.query), **parts) for _ in range(2)]
         invalid_headers = {
             "X-Internal-API-Key": "x",
