@@ -136,7 +136,7 @@ async def test_an_action_counts_on_its_boards_once(server: ScoreboardHarness) ->
 
 
 async def test_a_season_closes_at_its_boundary(server: ScoreboardHarness) -> None:
-    """Whoever comes first closes it: an update after the boundary counts in the next season."""
+    """The first update closes it: one after the boundary counts in the next season."""
     created = await create(server, "daily", reset=DAILY)
     assert created.status == 201
     assert created.result["season_ends_at"] == "2026-03-03T00:00:00Z"

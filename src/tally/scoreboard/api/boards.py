@@ -38,7 +38,7 @@ class BoardHandlers:
 
     async def list_boards(self, request: Request) -> ASGIApp:
         await self.limits.count_leaderboard(request)
-        query = read_query(request, requests.ListQuery)
+        query = read_query(request, requests.BoardListQuery)
         purpose = query_fingerprint("scoreboard.boards")
         after = ""
         if query.cursor is not None:
@@ -70,7 +70,7 @@ class BoardHandlers:
 
     async def list_seasons(self, request: Request) -> ASGIApp:
         await self.limits.count_leaderboard(request)
-        query, board_id = read_query(request, requests.ListQuery), _board_id(request)
+        query, board_id = read_query(request, requests.BoardListQuery), _board_id(request)
         purpose = query_fingerprint("scoreboard.seasons", board=board_id)
         before = None
         if query.cursor is not None:

@@ -44,7 +44,7 @@ DELETE FROM password_reset_tokens WHERE token_hash = ANY(ARRAY(
 
 
 @dataclass(frozen=True, slots=True)
-class ResetRequest:
+class PendingReset:
     """A request that was taken, for an address that may have no account."""
 
     email: str
@@ -69,10 +69,10 @@ class PasswordResetRepository:
         """Store a request, unless one of the same address waits."""
         await self.database.value("add_password_reset", _ADD, email, now)
 
-    async def take(self, now: datetime, retry_after: timedelta) -> ResetRequest | None:
+    async def take(self, now: datetime, retry_after: timedelta) -> PendingReset | None:
         """Return a request that is due; it is due again later, unless it is finished."""
         row = await self.database.row("take_password_reset", _TAKE, now, retry_after)
-        return None if row is None else ResetRequest(row["email"], row["attempts"])
+        return None if row is None else PendingReset(row["email"], row["attempts"])
 
     async def finish(self, email: str) -> None:
         await self.database.value(

@@ -106,9 +106,9 @@ class PasswordResets:
         return Mail(
             account.email,
             "Reset your password",
-            f"Hello {account.username},\n\nsomebody asked to reset your password. {where}\n\n"
+            f"Hello {account.username},\n\nyou can reset your password now. {where}\n\n"
             f"{link}\n\nIt works once, within {minutes} minutes, and ends all your sessions.\n"
-            "If it was not you, ignore this mail: your password stays as it is.\n",
+            "If you did not request this, ignore this mail: your password stays as it is.\n",
         )
 
 

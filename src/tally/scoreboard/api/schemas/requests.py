@@ -189,7 +189,7 @@ class CreateBoardRequest(StrictStruct, frozen=True):
     reset: ResetRequest | None = None
 
 
-class ListQuery(StrictStruct, frozen=True):
+class BoardListQuery(StrictStruct, frozen=True):
     """A page of boards or seasons."""
 
     limit: Limit = 100

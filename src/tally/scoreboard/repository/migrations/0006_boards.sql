@@ -1,7 +1,7 @@
 -- Named boards with seasons, and password resets.
 --
 -- A score of a board belongs to one season. Closing a season changes one row of boards, whatever the number of players: the
--- rows of the season stay as its final standings. A writer holds a shared advisory lock on the board, and whoever closes its season an exclusive one.
+-- rows of the season stay as its final standings. A writer holds a shared advisory lock on the board, and the close of its season an exclusive one.
 
 CREATE TABLE boards (
     id VARCHAR(64) PRIMARY KEY,
@@ -95,8 +95,8 @@ CREATE FUNCTION board_lock(board VARCHAR) RETURNS BIGINT LANGUAGE sql IMMUTABLE 
 $$;
 
 -- Changes a player's score on a board, which the caller has locked by the player's row of scores. `new_value` is the value for
--- best and latest and the points for sum, or, for adjustments, points that any operator adds. Raises TS423 if the season is due to close: whoever
--- calls closes it and tries again, so that the time of a change decides its season, not when the job runs. A change from before the season began, whose clock
+-- best and latest and the points for sum, or, for adjustments, points that any operator adds. Raises TS423 if the season is due to close: the
+-- caller closes it and tries again, so that the time of a change decides its season, not when the job runs. A change from before the season began, whose clock
 -- is behind or which came late, counts in the season that is open.
 CREATE FUNCTION apply_board_change(
     target VARCHAR, player_id UUID, new_value BIGINT, is_adjustment BOOLEAN, moment TIMESTAMP WITH TIME ZONE
