@@ -1,7 +1,7 @@
 """The open seasons of named boards: which season is open, its copy in Redis, and closing it.
 
-A season ends by the clock: the first read or change of a board after the end of its season
-closes it, and a job closes those of unused boards. So an update never counts in a season that is over,
+A season ends by the clock: the first read or change of a board after the end of its season closes
+it, and a job closes those of unused boards. So an update never counts in a season that is over,
 however late the job runs, and the database decides which process closes it.
 
 Each season has keys of its own in Redis. A new season begins with empty ones, so that the number of
