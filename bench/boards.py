@@ -30,7 +30,7 @@ FROM unnest($1::text[]) AS ids (id)
 """
 _ADD_BANDS = """
 INSERT INTO rank_bands SELECT id, 1, 9223372036854775807, '-infinity',
-    'ffffffff-ffff-ffff-ffff-ffffffffffff', 0 FROM boards
+    'ffffffff-ffff-ffff-ffff-ffffffffffff', 0 FROM unnest($1::text[]) AS ids (id)
 """
 _FILL = """
 INSERT INTO board_scores (user_id, board, season, total_score, score_first_reached_at)
@@ -68,14 +68,15 @@ async def _fill(section: str, harness: ScoreboardHarness, players: int) -> Line:
     size = await harness.database.value("bench", _SIZE)
     rows = min(_BOARD_PLAYERS, players)
     boards = [board_id(number) for number in range(_BOARDS)]
-    await harness.database.value("bench", _CREATE, [*boards, _BIG])
-    await harness.database.value("bench", _ADD_BANDS)
+    await harness.database.value("bench", _ADD_BANDS, [*boards, _BIG])
     for number, board in enumerate(boards):
         offset = number * rows % max(1, players - rows + 1)
         await harness.database.value("bench", _FILL, board, offset, rows)
     for offset in range(0, players, 100_000):
         await harness.database.value("bench", _FILL, _BIG, offset, 100_000)
     await harness.database.value("bench", "ANALYZE board_scores")
+    # Last, because the server copies a board to Redis as soon as it exists.
+    await harness.database.value("bench", _CREATE, [*boards, _BIG])
     total = len(boards) * rows + players
     per_player = (await harness.database.value("bench", _SIZE) - size) / total
     return Line(
