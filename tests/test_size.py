@@ -49,6 +49,7 @@ WIDE_CLASSES = {
         "League",
         "LiveActivity",
         "Milestone",
+        "QueuedDelivery",
         "Reading",
         "ScoreEvent",
         "StravaConnection",
@@ -129,6 +130,7 @@ WIDE_CLASSES = {
         "Table",
     },
     "lists every repository or service of a backend": {
+        "Collect",
         "CollectServices",
         "ConsoleContext",
         "Dependencies",
