@@ -14,6 +14,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.boards import named_boards
 from bench.collect import events, recomputes
 from bench.collect_import import imports
 from bench.cricket import cricket
@@ -39,7 +40,8 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " collect, dynamodb (needs Java and npm), http, scoreboard, push, live, cricket, startup."
+        " collect, dynamodb (needs Java and npm), http, scoreboard, boards, push, live,"
+        " cricket, startup."
     ),
 ]
 Hours = Annotated[
@@ -95,6 +97,7 @@ def main(
         "http": http(rounds),
         "http-scoreboard": closed_loops(rounds),
         "scoreboard": scoreboard(seconds, players),
+        "boards": named_boards(seconds, players),
         "push": pushes(rounds),
         "live": live(rounds),
         "poller": poller(rounds),
@@ -105,8 +108,7 @@ def main(
         parts["devices-hours"] = endurance(hours)
     if shutil.which("java") and shutil.which("npm"):
         parts["dynamodb"] = compare_with_dynamodb_local(rounds)
-    chosen = {name: part for name, part in parts.items() if only in name}
-    lines, failed = uvloop.run(run_parts(console, chosen))
+    lines, failed = uvloop.run(run_parts(console, {n: p for n, p in parts.items() if only in n}))
     _write_results(json, time.monotonic() - started, lines)
     if failed:
         raise typer.Exit(1)

@@ -16,7 +16,8 @@ from tally.kit.endpoints import Api
 from tally.kit.openapi import document
 from tally.kit.operators import OPERATOR_SECURITY
 from tally.scoreboard.api.admin import AdminHandlers
-from tally.scoreboard.api.events import LeaderboardStream
+from tally.scoreboard.api.boards import BoardHandlers
+from tally.scoreboard.api.events import BoardStream, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers as PublicHandlers
 from tally.scoreboard.api.routes import ScoreboardHandlers, scoreboard_api
 
@@ -25,6 +26,8 @@ SCOREBOARD_HANDLERS = ScoreboardHandlers(
     object.__new__(PublicHandlers),
     object.__new__(LeaderboardStream),
     object.__new__(AdminHandlers),
+    object.__new__(BoardHandlers),
+    object.__new__(BoardStream),
 )
 APIS: tuple[Api, ...] = (
     collect_api(object.__new__(CollectHandlers)),

@@ -43,6 +43,7 @@ def test_no_file_has_more_than_500_lines_and_19_of_20_at_most_300() -> None:
 WIDE_CLASSES = {
     "mirrors an item of a table": {
         "ActiveMatch",
+        "AppliedScoreChange",
         "AuditRecord",
         "Fixture",
         "League",
@@ -60,6 +61,8 @@ WIDE_CLASSES = {
     },
     "mirrors a request or response body": {
         "ActivityFields",
+        "BoardResponse",
+        "BoardStandingResponse",
         "DisplayState",
         "ExportBody",
         "LeagueBody",
@@ -133,9 +136,11 @@ WIDE_CLASSES = {
         "Dependencies",
         "Repositories",
         "ScoreboardServices",
+        "SimulatedServices",
     },
     "one use case that coordinates many collaborators": {
         "InboxWorker",
+        "PlayerAccounts",
         "PushService",
         "ScorePoller",
         "SyncService",
