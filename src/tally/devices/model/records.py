@@ -42,6 +42,8 @@ class Device:
     last_boot_id: str
     firmware_version: str
     friendly_name: str | None = None
+    group: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 class Sender(msgspec.Struct, frozen=True, gc=False):

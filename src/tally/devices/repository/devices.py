@@ -9,7 +9,7 @@ from tally.store.access import GetItem, Query, UpdateItem, access, param
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, F, exists, not_exists
-from tally.store.schema import Attribute, GlobalIndex, S, Table
+from tally.store.schema import KEYS_ONLY, Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Key
 
@@ -19,7 +19,10 @@ MAX_DEVICES: Final = 10_000_000
 DEVICES = Table(
     "devices",
     partition=S("hardware_id"),
-    indexes=(GlobalIndex("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),),
+    indexes=(
+        GlobalIndex("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),
+        GlobalIndex("by_group", partition=S("group"), sort=S("hardware_id"), projection=KEYS_ONLY),
+    ),
     attributes=(
         Attribute("hardware_id", "S", required=True, about="MAC address"),
         Attribute(
@@ -34,6 +37,8 @@ DEVICES = Table(
         Attribute("last_boot_id", "S", required=True, about="UUID v4 of the latest boot"),
         Attribute("firmware_version", "S", required=True),
         Attribute("friendly_name", "S", about="set by an operator"),
+        Attribute("group", "S", about="set by an operator"),
+        Attribute("tags", "L", about="names, set by an operator"),
         Attribute("gsi1pk", "S", required=True, about='always "devices"'),
         Attribute("gsi1sk", "S", required=True, about="equals last_seen_at"),
     ),
@@ -60,7 +65,7 @@ class DeviceRepository:
     )
     async def get(self, hardware_id: str) -> Device | None:
         item = await self.store.get(DEVICES, {"hardware_id": hardware_id})
-        return None if item is None else _device(item)
+        return None if item is None else decode_device(item)
 
     @access(
         "Register device",
@@ -106,7 +111,7 @@ class DeviceRepository:
             item = await self.store.update(
                 DEVICES, key, *actions, condition=exists("hardware_id"), returns="ALL_NEW"
             )
-        return _device(item or {})
+        return decode_device(item or {})
 
     @access(
         "Update last seen",
@@ -157,7 +162,7 @@ class DeviceRepository:
             )
         except ConditionFailed:
             return None
-        return _device(item or {})
+        return decode_device(item or {})
 
     @access(
         "List devices by activity",
@@ -177,7 +182,7 @@ class DeviceRepository:
             limit=limit,
             start=start,
         )
-        return [_device(item) for item in page.items], page.next
+        return [decode_device(item) for item in page.items], page.next
 
     @access(
         "List all devices",
@@ -209,7 +214,7 @@ def _last_seen(time: str) -> tuple[Action, ...]:
     return F("last_seen_at").set(time), F("gsi1sk").set(time)
 
 
-def _device(item: Mapping[str, Any]) -> Device:
+def decode_device(item: Mapping[str, Any]) -> Device:
     capabilities = item["capabilities"]
     return Device(
         hardware_id=item["hardware_id"],
@@ -220,4 +225,6 @@ def _device(item: Mapping[str, Any]) -> Device:
         last_boot_id=item["last_boot_id"],
         firmware_version=item["firmware_version"],
         friendly_name=item.get("friendly_name"),
+        group=item.get("group"),
+        tags=tuple(item.get("tags", ())),
     )
