@@ -40,6 +40,7 @@ from tally.store.change_logs import change_log
 from tally.store.changes import Change
 from tally.store.errors import (
     ConditionFailed,
+    InvalidRequest,
     PositionExpired,
     PositionUnknown,
     TransactionCancelled,
@@ -98,6 +99,10 @@ class EvaluatedReading(NamedTuple):
 
 class ReadingsLost(Exception):
     """Readings after a position are no longer in the change log."""
+
+
+class EvaluationTooLarge(Exception):
+    """The evaluation does not fit into one transaction: evaluate fewer readings at once."""
 
 
 class Evaluation(NamedTuple):
@@ -167,12 +172,12 @@ class AlarmRepository:
         bound=MAX_ALARM_WRITES + 2,
     )
     async def apply(self, state: EvaluationState, evaluation: Evaluation, now: int) -> None:
-        """Store an evaluation, or raise RulesChanged."""
+        """Store an evaluation, or raise RulesChanged or EvaluationTooLarge."""
         is_unchanged = (F("revision") == state.revision) & (F("position") == state.position)
         move = F("position").set(evaluation.position)
         writes: list[Write] = [Update(DEVICE_ALARM_RULES, EVALUATION_KEY, (move,), is_unchanged)]
         for hardware_id, memory in evaluation.boards.items():
-            if memory.rules or memory.newest:
+            if memory.rules or memory.arrived_ms:
                 writes.append(Put(DEVICE_ALARM_BOARDS, _encode(memory)))
             else:
                 writes.append(Delete(DEVICE_ALARM_BOARDS, {"hardware_id": hardware_id}))
@@ -186,6 +191,8 @@ class AlarmRepository:
             if error.reasons[0].condition_failed:
                 raise RulesChanged from error
             raise
+        except InvalidRequest as error:
+            raise EvaluationTooLarge from error
 
     @access(
         "Acknowledge alarm",

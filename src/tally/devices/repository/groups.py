@@ -101,7 +101,7 @@ class GroupRepository:
     async def get_many(self, hardware_ids: Iterable[str]) -> dict[str, Device]:
         """Return the devices that exist, by hardware id."""
         keys = [{"hardware_id": hardware_id} for hardware_id in hardware_ids]
-        items = await self.store.get_many(DEVICES, keys)
+        items = await self.store.get_many(DEVICES, keys, consistent=True)
         return {item["hardware_id"]: decode_device(item) for item in items}
 
     @access(

@@ -32,16 +32,16 @@ class FleetMemory:
         self._memories: dict[str, BoardMemory] = {}
         # When to look at a board for silence; entries may be too early.
         self._deadlines: list[tuple[int, str]] = []
+        # The entry that counts, by board.
+        self._watched: dict[str, int] = {}
 
     def add(self, hardware_id: str, group: str | None) -> None:
         self.groups[hardware_id] = group
         self._watch(hardware_id)
 
     def put(self, memory: BoardMemory) -> None:
-        had_deadline = self._deadline(memory.hardware_id) is not None
         self._memories[memory.hardware_id] = memory
-        if not had_deadline:
-            self._watch(memory.hardware_id)
+        self._watch(memory.hardware_id)
 
     def get(self, hardware_id: str) -> BoardMemory:
         return self._memories.get(hardware_id) or BoardMemory(hardware_id)
@@ -72,19 +72,22 @@ class FleetMemory:
             if due > now_ms:
                 break
             heapq.heappop(self._deadlines)
-            deadline = self._deadline(hardware_id)
+            if self._watched.get(hardware_id) != due:
+                continue
+            del self._watched[hardware_id]
+            deadline = next_silence(self.get(hardware_id), self.rules(hardware_id))
             if deadline is not None and deadline <= now_ms:
                 silent.append(hardware_id)
-            elif deadline is not None:
-                heapq.heappush(self._deadlines, (deadline, hardware_id))
+            else:
+                self._watch(hardware_id)
         return silent
 
-    def _deadline(self, hardware_id: str) -> int | None:
-        return next_silence(self.get(hardware_id), self.rules(hardware_id))
-
     def _watch(self, hardware_id: str) -> None:
-        deadline = self._deadline(hardware_id)
-        if deadline is not None:
+        """Look at a board at its deadline, unless that is planned for then or earlier."""
+        deadline = next_silence(self.get(hardware_id), self.rules(hardware_id))
+        watched = self._watched.get(hardware_id)
+        if deadline is not None and (watched is None or deadline < watched):
+            self._watched[hardware_id] = deadline
             heapq.heappush(self._deadlines, (deadline, hardware_id))
 
 
@@ -127,7 +130,12 @@ class AlarmBatch:
         memory = self._fleet.get(hardware_id)
         outdated = find_outdated(memory, self._fleet.rules(hardware_id))
         kept = {key: known for key, known in memory.rules.items() if key not in outdated}
-        self._boards[hardware_id] = BoardMemory(hardware_id, memory.newest, memory.arrived_ms, kept)
+        is_forgotten = not kept and not self._fleet.rules(hardware_id)
+        self._boards[hardware_id] = (
+            BoardMemory(hardware_id)
+            if is_forgotten
+            else BoardMemory(hardware_id, memory.newest, memory.arrived_ms, kept)
+        )
         for known in outdated.values():
             if known.alarm_id is not None:
                 entry = AlarmEntry("cleared", self._now_ms, "rule_changed")

@@ -7,17 +7,23 @@ have changed. The lock only prevents useless work.
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from tally.devices.model.alarms import AlarmRule, BoardMemory
+from tally.devices.model.alarms import AlarmRule
 from tally.devices.repository.alarm_rules import (
     AlarmRuleRepository,
     EvaluationState,
     RulesChanged,
 )
-from tally.devices.repository.alarms import AlarmRepository, EvaluatedReading, ReadingsLost
+from tally.devices.repository.alarms import (
+    AlarmRepository,
+    EvaluatedReading,
+    EvaluationTooLarge,
+    ReadingsLost,
+)
 from tally.devices.repository.groups import GroupRepository
 from tally.devices.repository.measurements import ChangesLost, MeasurementRepository
 from tally.devices.service.alarm_batches import AlarmBatch, FleetMemory
@@ -35,6 +41,7 @@ ALARM_RETRY_SECONDS: Final = 0.5
 ALARM_IDLE_SECONDS: Final = 0.5  # between looks for changed rules and silent boards
 MAX_BATCH_READINGS: Final = 500
 MAX_WAITING_READINGS: Final = 2_000
+TURN_READINGS: Final = 50  # evaluated in about a millisecond
 _LOADED_BOARDS: Final = 100
 
 _log = logs.logger()
@@ -206,17 +213,32 @@ class AlarmEvaluator:
     ) -> EvaluationState:
         """Evaluate as many readings as fit into one transaction."""
         changes = [*backlog.changes][:MAX_BATCH_READINGS]
-        batch, taken = self._batch(fleet), 0
-        for _, reading in changes:
+        while True:
+            batch = self._batch(fleet)
+            taken = await self._evaluate_each(changes, fleet, batch)
+            try:
+                state = await self._apply(state, fleet, batch, changes[taken - 1].position)
+            except EvaluationTooLarge:
+                if taken == 1:
+                    raise
+                changes = changes[: taken // 2]
+            else:
+                backlog.take(taken)
+                return state
+
+    async def _evaluate_each(
+        self, changes: Sequence[EvaluatedReading], fleet: FleetMemory, batch: AlarmBatch
+    ) -> int:
+        """Evaluate readings in turns; return how many fit into the batch."""
+        for number, (_, reading) in enumerate(changes):
+            if number % TURN_READINGS == 0:
+                await self._slices.wait()
             if reading is not None:
                 if reading.hardware_id not in fleet.groups:
                     await self._discover(fleet, reading.hardware_id)
                 if not batch.evaluate(reading):
-                    break
-            taken += 1
-        state = await self._apply(state, fleet, batch, changes[taken - 1].position)
-        backlog.take(taken)
-        return state
+                    return number
+        return len(changes)
 
     async def _discover(self, fleet: FleetMemory, hardware_id: str) -> None:
         """Add a board that is new since the rules were loaded."""
@@ -248,7 +270,6 @@ class AlarmEvaluator:
         evaluation = batch.evaluation(position)
         if evaluation.boards or position != state.position:
             await self._stores.alarms.apply(state, evaluation, self._clock.seconds())
-        changed: dict[str, BoardMemory] = dict(evaluation.boards)
-        for memory in changed.values():
+        for memory in evaluation.boards.values():
             fleet.put(memory)
         return state._replace(position=position)
