@@ -9,27 +9,42 @@ from typing import Final
 from prometheus_client import Gauge
 
 from tally.dependencies import Dependencies
+from tally.devices.api.alarm_events import AlarmStreams
+from tally.devices.api.alarm_handlers import AlarmHandlers
 from tally.devices.api.auth import DevicesAuth
 from tally.devices.api.events import ReadingStreams
+from tally.devices.api.fleet_handlers import FleetHandlers
+from tally.devices.api.fleet_routes import DeviceFleetHandlers
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.routes import devices_api
+from tally.devices.repository.alarm_rules import AlarmRuleRepository
+from tally.devices.repository.alarms import AlarmLog, AlarmRepository, changed_alarm
+from tally.devices.repository.desired_states import DesiredStateRepository
 from tally.devices.repository.devices import DeviceRepository
+from tally.devices.repository.groups import GroupRepository
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.readings import ReadingLog, ReadingRepository, inserted_reading
 from tally.devices.repository.rollups import RollupRepository
+from tally.devices.repository.sensors import SensorRepository
+from tally.devices.service.alarm_consumer import AlarmEvaluator, AlarmStores
+from tally.devices.service.alarms import AlarmService
 from tally.devices.service.charts import ChartService
+from tally.devices.service.desired_states import VERSION_CACHE_SECONDS, DesiredStateService
 from tally.devices.service.devices import (
     LAST_SEEN_INTERVAL,
     NAME_CACHE_SECONDS,
     FleetService,
 )
+from tally.devices.service.fleet_queries import FleetQueries
+from tally.devices.service.groups import GroupService
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
 from tally.devices.service.keys import KEY_CACHE_SECONDS, LAST_USED_INTERVAL, ApiKeyService
 from tally.devices.service.rollup_builder import RollupBuilder
 from tally.devices.service.rollups import RollupConsumer
-from tally.devices.service.services import DevicesServices
+from tally.devices.service.sensors import SENSOR_CACHE_SECONDS, SensorService
+from tally.devices.service.services import DevicesServices, FleetServices
 from tally.instance.repository.consumers import ConsumerLocks, ConsumerRepository
 from tally.kit.backend import Probe
 from tally.kit.clock import SystemClock
@@ -48,6 +63,12 @@ REPOSITORIES: Final = (
     MeasurementRepository,
     RollupRepository,
     ApiKeyRepository,
+    GroupRepository,
+    SensorRepository,
+    DesiredStateRepository,
+    AlarmRuleRepository,
+    AlarmRepository,
+    AlarmLog,
 )
 MAX_CACHED: Final = 50_000
 
@@ -81,11 +102,18 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
         ),
         operators=dependencies.operators,
     )
-    consuming = asyncio.create_task(rollups.consumer.run(), name="device-rollups")
+    fleet = DeviceFleetHandlers(
+        FleetHandlers(services, dependencies.cursors), _alarm_handlers(dependencies, services)
+    )
+    api = devices_api(handlers, fleet)
+    consuming = {
+        asyncio.create_task(rollups.consumer.run(), name="device-rollups"),
+        asyncio.create_task(_alarm_evaluator(dependencies).run(), name="device-alarms"),
+    }
     try:
-        yield Devices(protect(devices_api(handlers), dependencies.operators), services)
+        yield Devices(protect(api, dependencies.operators), services)
     finally:
-        await cancel_all({consuming})
+        await cancel_all(consuming)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +160,54 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
         settings.devices_retention_days * 86_400,
     )
     charts = ChartService(builder.measurements, builder.rollups, repository, builder)
-    return DevicesServices(
-        _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository), charts
+    history = ReadingHistory(readings, repository)
+    groups = GroupService(GroupRepository(store), devices)
+    sensors = SensorService(
+        SensorRepository(store), TTLCache(clock, SENSOR_CACHE_SECONDS, max_entries=1)
     )
+    fleet = FleetServices(
+        sensors,
+        groups,
+        DesiredStateService(
+            DesiredStateRepository(store),
+            repository,
+            clock,
+            TTLCache(clock, VERSION_CACHE_SECONDS, MAX_CACHED),
+        ),
+        FleetQueries(devices, groups, GroupRepository(store), history, charts),
+        AlarmService(
+            AlarmRuleRepository(store),
+            AlarmRepository(store),
+            builder.measurements,
+            sensors,
+            clock,
+        ),
+    )
+    return DevicesServices(_keys(dependencies), devices, ingestion, history, charts, fleet)
+
+
+def _alarm_handlers(dependencies: Dependencies, services: DevicesServices) -> AlarmHandlers:
+    hub, clock = dependencies.hub, dependencies.clock
+    return AlarmHandlers(
+        alarms=services.fleet.alarms,
+        cursors=dependencies.cursors,
+        hub=hub,
+        streams=dependencies.streams,
+        events=AlarmStreams(AlarmLog(dependencies.store), changed_alarm, hub, clock),
+        operators=dependencies.operators,
+    )
+
+
+def _alarm_evaluator(dependencies: Dependencies) -> AlarmEvaluator:
+    store, system_clock = dependencies.store, SystemClock()
+    stores = AlarmStores(
+        rules=AlarmRuleRepository(store),
+        alarms=AlarmRepository(store),
+        groups=GroupRepository(store),
+        measurements=MeasurementRepository(store),
+    )
+    locks = ConsumerLocks(ConsumerRepository(store), system_clock, new_uuid())
+    return AlarmEvaluator(stores, dependencies.clock, locks, system_clock)
 
 
 def _keys(dependencies: Dependencies) -> ApiKeyService:

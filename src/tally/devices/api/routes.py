@@ -4,6 +4,11 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
+from tally.devices.api.fleet_routes import (
+    FLEET_PATH_TYPES,
+    DeviceFleetHandlers,
+    fleet_endpoints,
+)
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.schemas import examples, fields, requests, responses
 from tally.errors import (
@@ -76,7 +81,7 @@ _READINGS: Final[dict[str, Any]] = {
 }
 
 
-def devices_api(handlers: Handlers) -> Api:
+def devices_api(handlers: Handlers, fleet: DeviceFleetHandlers) -> Api:
     """Build the API. All routes are below `/devices`."""
     return Api(
         name="devices",
@@ -85,10 +90,11 @@ def devices_api(handlers: Handlers) -> Api:
             *_data_plane(handlers),
             *_keys(handlers),
             *_devices(handlers),
+            *fleet_endpoints(fleet),
             *_readings(handlers),
             *_streams(handlers),
         ),
-        path_types=_PATH_TYPES,
+        path_types={**_PATH_TYPES, **FLEET_PATH_TYPES},
         security_schemes=SECURITY,
     )
 
@@ -190,8 +196,8 @@ def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
             "GET",
             "/devices",
             handlers.list_devices,
-            "List devices by last activity",
-            query=requests.ListQuery,
+            "List devices by last activity, or those of a group by id",
+            query=requests.DevicesQuery,
             response=responses.DevicePage,
             response_example=responses.DevicePage([examples.DEVICE], None),
             errors=(*_CONTROL_PLANE, _INVALID_QUERY),
@@ -205,18 +211,6 @@ def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
             response=responses.DeviceBody,
             response_example=examples.DEVICE,
             errors=(*_CONTROL_PLANE, _INVALID_QUERY, _NO_DEVICE),
-            **_OPERATOR,
-        ),
-        Endpoint(
-            "PATCH",
-            "/devices/{hardware_id}",
-            handlers.rename_device,
-            "Rename a device",
-            request=requests.RenameBody,
-            request_example=requests.RenameBody(examples.FRIENDLY_NAME),
-            response=responses.DeviceBody,
-            response_example=examples.DEVICE,
-            errors=(*_CONTROL_PLANE, *_INVALID_BODY, _NO_DEVICE),
             **_OPERATOR,
         ),
     )

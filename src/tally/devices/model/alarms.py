@@ -15,6 +15,8 @@ from tally.devices.model.records import Number, Reading
 
 AlarmState: TypeAlias = Literal["open", "acknowledged", "cleared"]
 ClearReason: TypeAlias = Literal["recovered", "rule_changed"]
+# All alarms are in one partition, so that their change log has them in order.
+ALARM_PARTITION: Final = "alarms"
 MAX_ALARM_RULES: Final = 90  # one reading may change so many alarms, in one transaction
 MAX_SAMPLES: Final = 60  # values of a window that a rate of change compares
 DEFAULT_MAX_AGE_SECONDS: Final = 3_600
@@ -74,6 +76,8 @@ class AlarmRule(msgspec.Struct, frozen=True):
     max_age_seconds: int = DEFAULT_MAX_AGE_SECONDS
     version: int = 1
     updated_at_ms: int = 0
+    # The unit of the sensor when the rule was stored.
+    unit: str | None = None
 
     @property
     def sensor(self) -> str | None:

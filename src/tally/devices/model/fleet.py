@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -53,7 +53,8 @@ class DesiredState(msgspec.Struct, frozen=True):
 
     hardware_id: str
     version: int
-    state: Mapping[str, Any]
+    # JSON, exactly as the operator wrote it.
+    state: str
     updated_at: str
     reported_version: int = 0
     reported_at: str | None = None
@@ -94,12 +95,11 @@ def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(tags))
 
 
-def encode_state(state: Mapping[str, Any]) -> str:
-    """Return a desired state as compact JSON, or raise TooLarge."""
-    encoded = msgspec.json.encode(state)
-    if len(encoded) > MAX_STATE_BYTES:
+def check_state(state: str) -> str:
+    """Require a desired state of at most 4 KB of JSON."""
+    size = len(state.encode())
+    if size > MAX_STATE_BYTES:
         raise TooLarge(
-            f"state must be at most {MAX_STATE_BYTES} bytes of JSON, not {len(encoded)}",
-            field="state",
+            f"state must be at most {MAX_STATE_BYTES} bytes of JSON, not {size}", field="state"
         )
-    return encoded.decode()
+    return state

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from tally.devices.model.alarms import Alarm, AlarmEntry, AlarmState, BoardMemory
+from tally.devices.model.alarms import ALARM_PARTITION, Alarm, AlarmEntry, AlarmState, BoardMemory
 from tally.devices.model.records import Reading
 from tally.devices.repository.alarm_rules import (
     DEVICE_ALARM_RULES,
@@ -80,11 +80,10 @@ DEVICE_ALARM_BOARDS = Table(
         Attribute("rules", "M", required=True, about="by rule: its version, alarm and samples"),
     ),
 )
-ALARMS: Final = "alarms"
 CLEARED_SECONDS: Final = 365 * 86_400
 MAX_EVALUATED_BOARDS: Final = 1_000_000
 MAX_ALARM_WRITES: Final = 98  # of a transaction, beside the position
-_KEY: Final = {"fleet": ALARMS, "alarm_id": param("alarmId")}
+_KEY: Final = {"fleet": ALARM_PARTITION, "alarm_id": param("alarmId")}
 _BOARD_KEY: Final = {"hardware_id": param("hardwareId")}
 
 AlarmLog = change_log(DEVICE_ALARMS, "alarms", "GET /alarms/stream")
@@ -230,7 +229,7 @@ class AlarmRepository:
 
     @access(
         "List alarms",
-        Query(where=F("fleet") == ALARMS, forward=False),
+        Query(where=F("fleet") == ALARM_PARTITION, forward=False),
         table=DEVICE_ALARMS,
         by="user",
         trigger="GET /alarms",
@@ -238,7 +237,7 @@ class AlarmRepository:
     )
     async def newest(self, limit: int, start: Key | None) -> tuple[list[Alarm], Key | None]:
         """Return a page of alarms, newest first, and the next start key."""
-        where = F("fleet") == ALARMS
+        where = F("fleet") == ALARM_PARTITION
         return _page(
             await self.store.query(DEVICE_ALARMS, where, forward=False, limit=limit, start=start)
         )
@@ -289,7 +288,7 @@ def _actions(entry: AlarmEntry, *others: Action) -> tuple[Action, ...]:
 
 
 def _key(alarm_id: str) -> Key:
-    return {"fleet": ALARMS, "alarm_id": alarm_id}
+    return {"fleet": ALARM_PARTITION, "alarm_id": alarm_id}
 
 
 def _page(page: Page) -> tuple[list[Alarm], Key | None]:

@@ -11,7 +11,6 @@ from tally.store.errors import ConditionFailed
 from tally.store.expressions import Condition, F, exists, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
-from tally.store.values import Item
 
 DEVICE_DESIRED_STATES = Table(
     "device_desired_states",
@@ -46,7 +45,7 @@ class DesiredStateRepository:
     async def get(self, hardware_id: str) -> DesiredState | None:
         key = {"hardware_id": hardware_id}
         item = await self.store.get(DEVICE_DESIRED_STATES, key, consistent=True)
-        return None if item is None else _decode(item)
+        return None if item is None else msgspec.convert(item, DesiredState)
 
     @access(
         "Store desired state",
@@ -56,7 +55,7 @@ class DesiredStateRepository:
         trigger="PUT /devices/{hardware_id}/desired-state",
         frequency="Rare",
     )
-    async def put(self, desired: DesiredState, encoded: str) -> bool:
+    async def put(self, desired: DesiredState) -> bool:
         """Store the next version; return False if it exists."""
         previous = desired.version - 1
         condition: Condition = F("version") == previous if previous else not_exists("version")
@@ -65,7 +64,7 @@ class DesiredStateRepository:
                 DEVICE_DESIRED_STATES,
                 {"hardware_id": desired.hardware_id},
                 F("version").set(desired.version),
-                F("state").set(encoded),
+                F("state").set(desired.state),
                 F("updated_at").set(desired.updated_at),
                 condition=condition,
             )
@@ -93,7 +92,3 @@ class DesiredStateRepository:
             )
         except ConditionFailed:
             return
-
-
-def _decode(item: Item) -> DesiredState:
-    return msgspec.convert({**item, "state": msgspec.json.decode(item["state"])}, DesiredState)

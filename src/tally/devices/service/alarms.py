@@ -153,7 +153,8 @@ class AlarmService:
         check_text(rule.name, "name")
         _check_scope(rule.scope)
         await self._check_condition(rule.condition)
-        return rule
+        info = None if rule.sensor is None else await self.sensors.find(rule.sensor)
+        return replace(rule, unit=None if info is None else info.unit)
 
     async def _check_condition(self, condition: AlarmCondition) -> None:
         if isinstance(condition, Silence):

@@ -1,10 +1,9 @@
 """Desired states: what an operator wants a board to be, handed to the board until it reports it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from tally.devices.model.fleet import DesiredState, encode_state
+from tally.devices.model.fleet import DesiredState, check_state
 from tally.devices.model.validation import check_hardware_id
 from tally.devices.repository.desired_states import DesiredStateRepository
 from tally.devices.repository.devices import DeviceRepository
@@ -27,11 +26,9 @@ class DesiredStateService:
     clock: Clock
     versions: TTLCache[str, tuple[int, int]] = field(repr=False)
 
-    async def put(
-        self, hardware_id: str, state: Mapping[str, Any], expected_version: int | None
-    ) -> DesiredState:
+    async def put(self, hardware_id: str, state: str, expected_version: int | None) -> DesiredState:
         """Store the next version of the desired state."""
-        encoded = encode_state(state)
+        check_state(state)
         await require_device(self.devices, hardware_id)
         known = await self.states.get(hardware_id)
         version = 0 if known is None else known.version
@@ -45,7 +42,7 @@ class DesiredStateService:
             0 if known is None else known.reported_version,
             None if known is None else known.reported_at,
         )
-        if not await self.states.put(desired, encoded):
+        if not await self.states.put(desired):
             raise _conflict(hardware_id, version + 1)
         self.versions.put(hardware_id, (desired.version, desired.reported_version))
         return desired
