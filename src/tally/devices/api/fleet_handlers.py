@@ -35,9 +35,8 @@ class FleetHandlers:
     async def list_sensors(self, request: Request) -> ASGIApp:
         read_query(request, fleet.EmptyQuery)
         sensors = await self.services.fleet.sensors.all()
-        return Json(
-            fleet.SensorPage([responses.sensor_body(info) for info in sensors.values()], None)
-        )
+        bodies = [responses.sensor_body(info) for info in sensors.values()]
+        return Json(fleet.SensorPage(bodies, None))
 
     async def get_sensor(self, request: Request) -> ASGIApp:
         info = await self.services.fleet.sensors.get(request.path_params["sensor"])

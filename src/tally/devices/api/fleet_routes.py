@@ -268,6 +268,12 @@ def _rules(handlers: AlarmHandlers) -> tuple[Endpoint, ...]:
             errors=_READ,
             **_OPERATOR,
         ),
+        *_single_rules(handlers),
+    )
+
+
+def _single_rules(handlers: AlarmHandlers) -> tuple[Endpoint, ...]:
+    return (
         Endpoint(
             "GET",
             "/alarm-rules/{rule_id}",

@@ -2,22 +2,26 @@
 
 from typing import Final
 
-import msgspec
-
 from tally.devices.api.schemas import alarms, examples, fleet, responses
 
 ALARM_ID: Final = "01K9ZC6Q5R8J0W3M7N1P4T6V8X"
 RULE_ID: Final = "3f0c9a52-6d1b-4c7e-9a42-8b5d2e7f1c60"
 GROUP: Final = "greenhouse"
-STATE: Final = msgspec.Raw(b'{"interval_s": 60}')
+STATE: Final = {"interval_s": 60}
 
 CHANGES: Final = fleet.DeviceChangesBody(examples.FRIENDLY_NAME, GROUP, ["roof"])
 SENSOR: Final = responses.SensorBody("bme280_temp_c", "°C", -40, 85, 2, is_default=True)
 SENSOR_INFO: Final = fleet.SensorInfoBody("°C", -40, 85, 2)
-NEW_STATE: Final = fleet.NewStateBody(STATE)
-DESIRED_STATE: Final = fleet.DesiredStateBody(
-    examples.HARDWARE_ID, 3, STATE, examples.TIME, 2, examples.TIME, is_applied=False
-)
+NEW_STATE: Final = {"state": STATE}
+DESIRED_STATE: Final = {
+    "hardware_id": examples.HARDWARE_ID,
+    "version": 3,
+    "state": STATE,
+    "updated_at": examples.TIME,
+    "reported_version": 2,
+    "reported_at": examples.TIME,
+    "is_applied": False,
+}
 LATEST: Final = fleet.LatestPage(
     [fleet.LatestBody(examples.HARDWARE_ID, examples.FRIENDLY_NAME, GROUP, examples.READING)],
     None,
