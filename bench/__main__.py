@@ -18,6 +18,7 @@ from bench.collect import events, recomputes
 from bench.collect_import import imports
 from bench.cricket import cricket
 from bench.devices import SECONDS, endurance, histories, ingestion
+from bench.devices_peers import compare_with_databases
 from bench.http import http
 from bench.live import live
 from bench.load import RequestsFailed
@@ -84,6 +85,7 @@ def main(
         "stream-cost": measure_streams(rounds),
         "stream-delay": measure_delays(rounds),
         "devices": ingestion(seconds),
+        "devices-peers": compare_with_databases(),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),
         "collect": events(seconds),
