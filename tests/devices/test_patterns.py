@@ -8,6 +8,7 @@ import pytest
 from tally.devices.repository.rollups import RollupRepository
 from tally.store.report import PatternRow
 from tests.devices.conftest import StoreTarget
+from tests.devices.fleet_calls import call_fleet_routes
 from tests.devices.harness import (
     ADMIN,
     DAY_MS,
@@ -81,7 +82,7 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
-    assert len(printed) == 29
+    assert len(printed) == 56
     check_descriptions("devices", printed)
 
 
@@ -132,6 +133,7 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         responded.add((method, route))
     stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200
+    responded |= await call_fleet_routes(server, board, await server.new_key())
     rollups = RollupRepository(server.application.store)
     await wait_until_read(server, "calls")
     assert await rollups.request_rebuild()

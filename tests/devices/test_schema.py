@@ -28,13 +28,16 @@ def attributes(**fields: tuple[str, bool]) -> dict[str, Any]:
     return {name: {"type": kind, "required": required} for name, (kind, required) in fields.items()}
 
 
-# The tables of the seed; key attributes are listed only as keys. `clock_ahead` is the one addition,
-# an optional attribute, which the rules of the seed allow.
+# The tables of the seed; key attributes are listed only as keys. `clock_ahead`, `group`, `tags` and
+# the index `by_group` are additions, which the rules of the seed allow.
 SEED: dict[str, dict[str, Any]] = {
     "devices": {
         "version": "1.0.0",
         "partition": key("hardware_id"),
-        "indexes": {"gsi1": index("gsi1pk", "gsi1sk")},
+        "indexes": {
+            "gsi1": index("gsi1pk", "gsi1sk"),
+            "by_group": index("group", "hardware_id") | {"projection": "KEYS_ONLY"},
+        },
         "attributes": attributes(
             confirmation_id=("S", REQUIRED),
             capabilities=("M", REQUIRED),
@@ -43,6 +46,8 @@ SEED: dict[str, dict[str, Any]] = {
             last_boot_id=("S", REQUIRED),
             firmware_version=("S", REQUIRED),
             friendly_name=("S", OPTIONAL),
+            group=("S", OPTIONAL),
+            tags=("L", OPTIONAL),
             gsi1pk=("S", REQUIRED),
             gsi1sk=("S", REQUIRED),
         ),
@@ -102,7 +107,14 @@ def test_the_code_matches_the_lock_file() -> None:
     locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
     assert [locked[table.name] for table in TABLES] == [normalize(table) for table in TABLES]
     own = {table.name for table in TABLES if not table.name.startswith("tally-")}
-    assert own == set(SEED) | {"device_rollups"}
+    assert own == set(SEED) | {
+        "device_rollups",
+        "device_sensors",
+        "device_desired_states",
+        "device_alarm_rules",
+        "device_alarm_boards",
+        "device_alarms",
+    }
 
 
 async def test_created_tables_match_the_declaration(store_target: StoreTarget) -> None:
