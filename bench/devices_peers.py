@@ -38,6 +38,7 @@ _READINGS: Final = 100
 _BOARDS: Final = 200
 _DAY_MS: Final = 86_400_000
 _CHARTS: Final = 15
+_BUCKET_BYTES: Final = 20
 _CHART_BOARD: Final = 1_000_000
 MIN_INGEST_SHARE: Final = 0.25
 
@@ -51,7 +52,7 @@ class Target:
     program: Program
     write: Callable[[bytes], Awaitable[None]]
     encode: Callable[[dict[str, object]], bytes]
-    chart: Callable[[int, int], Awaitable[object]]
+    chart: Callable[[int, int], Awaitable[bytes]]
     size: Callable[[], int]
     loads: list[Load] = field(default_factory=list)
     cpu: float = 0.0
@@ -165,7 +166,9 @@ async def _charts(targets: list[Target], days: int) -> dict[str, float]:
     for number in range(_CHARTS + 1):
         for target in targets:
             started = time.perf_counter()
-            await target.chart(last - days * _DAY_MS, last)
+            chart = await target.chart(last - days * _DAY_MS, last)
+            if len(chart) < days * _BUCKET_BYTES:
+                raise AssertionError(f"the chart of {target.name} has too few buckets: {chart!r}")
             if number:  # the first one waits until the readings are indexed
                 seconds[target.name].append(time.perf_counter() - started)
     return {name: statistics.median(found) for name, found in seconds.items()}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tally.devices.repository.alarm_rules import AlarmRuleRepository
+from tally.devices.repository.alarms import AlarmRepository
 from tests.devices.harness import DAY_MS, FIRST_MS, Board, DevicesServer, Json
 
 RULE: Json = {
@@ -70,7 +70,7 @@ async def _call_alarm_routes(caller: RouteCaller, key: str) -> None:
     await call("POST", "/alarms/{alarm_id}/acknowledge", alarm_id=alarm_id)
     assert (await server.operator_request("/alarms/stream", "HEAD")).status == 200
     await call("DELETE", "/alarm-rules/{rule_id}", rule_id=rule["rule_id"])
-    rules = AlarmRuleRepository(server.application.store)
+    alarms = AlarmRepository(server.application.store)
     async with asyncio.timeout(60):
-        while (await rules.state()).position is not None:  # noqa: ASYNC110
+        while await alarms.position() is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -222,9 +222,9 @@ async def test_an_operator_acknowledges_an_alarm_once(server: DevicesServer, key
     await sender.expect("open")
     [alarm] = await sender.alarms()
     path = f"/alarms/{alarm['alarm_id']}/acknowledge"
-    for _ in range(2):
-        response = await server.operator_request(path, "POST")
-        assert (response.status, response.json["state"]) == (200, "acknowledged")
+    await server.operator_request(path, "POST")
+    response = await server.operator_request(path, "POST")
+    assert (response.status, response.json["state"]) == (200, "acknowledged")
     assert [entry["state"] for entry in response.json["history"]] == ["open", "acknowledged"]
     listed = await server.get_json("/alarms?state=acknowledged&limit=1000")
     assert alarm["alarm_id"] in [item["alarm_id"] for item in listed["items"]]

@@ -137,7 +137,8 @@ async def test_a_desired_state_is_small_and_versioned(server: DevicesServer, key
     expect_error(conflict, 409, "version_conflict")
     too_large = {"state": {"text": "x" * 4096}}
     expect_error(await server.operator_request(path, "PUT", too_large), 413, "too_large")
-    for state in ([], "text", None, 1):
+    states: tuple[object, ...] = ([], "text", None, 1)
+    for state in states:
         response = await server.operator_request(path, "PUT", {"state": state})
         expect_error(response, 400, "invalid_field")
 

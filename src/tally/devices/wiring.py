@@ -161,7 +161,7 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
     )
     charts = ChartService(builder.measurements, builder.rollups, repository, builder)
     history = ReadingHistory(readings, repository)
-    groups = GroupService(GroupRepository(store), devices)
+    groups = GroupService(GroupRepository(store), devices, AlarmRuleRepository(store))
     sensors = SensorService(
         SensorRepository(store), TTLCache(clock, SENSOR_CACHE_SECONDS, max_entries=1)
     )

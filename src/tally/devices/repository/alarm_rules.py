@@ -1,12 +1,12 @@
-"""The table `device_alarm_rules`: the rules of alarms, and how far they were evaluated.
+"""The table `device_alarm_rules`: the rules of alarms.
 
-The item of the consumer holds the position up to which readings were evaluated, and a revision that
-every change of rules or groups increments. Without rules there is no position.
+One more item holds a revision that every change of rules or groups increments. A rule holds the
+position in the change log of readings at which it was stored.
 """
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -22,7 +22,7 @@ from tally.store.access import (
     param,
 )
 from tally.store.api import Delete, Put, Update, Write
-from tally.store.errors import ConditionFailed, TransactionCancelled
+from tally.store.errors import TransactionCancelled
 from tally.store.expressions import Condition, F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -33,23 +33,23 @@ DEVICE_ALARM_RULES = Table(
     partition=S("kind"),
     sort=S("rule_id"),
     attributes=(
-        Attribute("kind", "S", required=True, about="rule or consumer"),
-        Attribute("rule_id", "S", required=True, about='UUID v4, or "-" for the consumer'),
+        Attribute("kind", "S", required=True, about="rule or revision"),
+        Attribute("rule_id", "S", required=True, about='UUID v4, or "-" for the revision'),
         Attribute("rule", "M", about="name, condition, scope, version and time of the rule"),
-        Attribute("revision", "N", about="of the consumer: increases with every change"),
-        Attribute("position", "S", about="of the consumer: the last reading that was evaluated"),
+        Attribute("position", "S", about="the last change of readings before the rule"),
+        Attribute("revision", "N", about="increases with every change of rules or groups"),
     ),
 )
-EVALUATION_KEY: Final = {"kind": "consumer", "rule_id": "-"}
+REVISION_KEY: Final = {"kind": "revision", "rule_id": "-"}
 _RULE_KEY: Final = {"kind": "rule", "rule_id": param("ruleId")}
 _IS_REVISION: Final = F("revision") == param("revision")
 
 
-class EvaluationState(NamedTuple):
-    """Which rules are in force, and how far readings were evaluated by them."""
+class StoredRule(NamedTuple):
+    """A rule, and the position in the change log of readings at which it was stored."""
 
-    revision: int
-    position: str | None
+    rule: AlarmRule
+    position: str
 
 
 class RulesChanged(Exception):
@@ -68,16 +68,16 @@ class AlarmRuleRepository:
     tables: ClassVar = (DEVICE_ALARM_RULES,)
 
     @access(
-        "Get state of alarm evaluation",
-        GetItem(key=EVALUATION_KEY),
+        "Get revision of alarm rules",
+        GetItem(key=REVISION_KEY),
         table=DEVICE_ALARM_RULES,
         by="both",
         trigger="PUT /alarm-rules/{rule_id}, stream consumers",
-        frequency="Per transaction of the consumer, and once a second",
+        frequency="Per transaction of the consumer, and twice a second",
     )
-    async def state(self) -> EvaluationState:
-        item = await self.store.get(DEVICE_ALARM_RULES, EVALUATION_KEY, consistent=True) or {}
-        return EvaluationState(int(item.get("revision", 0)), item.get("position"))
+    async def revision(self) -> int:
+        item = await self.store.get(DEVICE_ALARM_RULES, REVISION_KEY, consistent=True) or {}
+        return int(item.get("revision", 0))
 
     @access(
         "List alarm rules",
@@ -88,10 +88,10 @@ class AlarmRuleRepository:
         frequency="Per request, and per change of rules",
         bound=2 * MAX_ALARM_RULES,
     )
-    async def all(self) -> list[AlarmRule]:
+    async def all(self) -> list[StoredRule]:
         where = F("kind") == "rule"
         return [
-            decode_rule(item["rule"])
+            StoredRule(decode_rule(item["rule"]), item["position"])
             async for item in self.store.items(DEVICE_ALARM_RULES, where, consistent=True)
         ]
 
@@ -111,7 +111,7 @@ class AlarmRuleRepository:
     @access(
         "Store alarm rule",
         TransactWriteItems(
-            UpdateItem(key=EVALUATION_KEY, condition=(_IS_REVISION, not_exists("revision"))),
+            UpdateItem(key=REVISION_KEY, condition=(_IS_REVISION, not_exists("revision"))),
             PutItem(key=_RULE_KEY),
         ),
         table=DEVICE_ALARM_RULES,
@@ -122,14 +122,18 @@ class AlarmRuleRepository:
     )
     async def put(self, rule: AlarmRule, revision: int, position: str) -> None:
         """Store a rule; the evaluation starts at `position` if there was no rule before."""
-        item = {"kind": "rule", "rule_id": rule.rule_id, "rule": encode_rule(rule)}
-        start = F("position").set(F("position").if_not_exists(position))
-        await self._change(revision, start, Put(DEVICE_ALARM_RULES, item))
+        item = {
+            "kind": "rule",
+            "rule_id": rule.rule_id,
+            "rule": encode_rule(rule),
+            "position": position,
+        }
+        await self._change(revision, Put(DEVICE_ALARM_RULES, item))
 
     @access(
         "Delete alarm rule",
         TransactWriteItems(
-            UpdateItem(key=EVALUATION_KEY, condition=_IS_REVISION), DeleteItem(key=_RULE_KEY)
+            UpdateItem(key=REVISION_KEY, condition=_IS_REVISION), DeleteItem(key=_RULE_KEY)
         ),
         table=DEVICE_ALARM_RULES,
         by="user",
@@ -139,11 +143,11 @@ class AlarmRuleRepository:
     )
     async def delete(self, rule_id: str, revision: int) -> None:
         key = {"kind": "rule", "rule_id": rule_id}
-        await self._change(revision, None, Delete(DEVICE_ALARM_RULES, key))
+        await self._change(revision, Delete(DEVICE_ALARM_RULES, key))
 
-    async def _change(self, revision: int, start: Any, write: Write) -> None:
-        actions = (F("revision").set(revision + 1), *(() if start is None else (start,)))
-        update = Update(DEVICE_ALARM_RULES, EVALUATION_KEY, actions, is_revision(revision))
+    async def _change(self, revision: int, write: Write) -> None:
+        actions = (F("revision").set(revision + 1),)
+        update = Update(DEVICE_ALARM_RULES, REVISION_KEY, actions, is_revision(revision))
         try:
             await self.store.transact([update, write])
         except TransactionCancelled as error:
@@ -152,24 +156,16 @@ class AlarmRuleRepository:
             raise
 
     @access(
-        "Stop or restart alarm evaluation",
-        UpdateItem(key=EVALUATION_KEY, condition=_IS_REVISION),
+        "Increment revision of alarm rules",
+        UpdateItem(key=REVISION_KEY),
         table=DEVICE_ALARM_RULES,
-        trigger="Stream consumers",
-        frequency="After the last rule was deleted, and after a gap in the change log",
+        by="user",
+        trigger="PATCH /devices/{hardware_id}",
+        frequency="Rare",
     )
-    async def restart(self, state: EvaluationState, position: str | None) -> None:
-        """Continue at another position, or with None stop until there is a rule."""
-        action = F("position").remove() if position is None else F("position").set(position)
-        try:
-            await self.store.update(
-                DEVICE_ALARM_RULES,
-                EVALUATION_KEY,
-                action,
-                condition=F("revision") == state.revision,
-            )
-        except ConditionFailed as error:
-            raise RulesChanged from error
+    async def increment(self) -> None:
+        """Make the evaluation read rules and groups again."""
+        await self.store.update(DEVICE_ALARM_RULES, REVISION_KEY, F("revision").add(1))
 
 
 def encode_rule(rule: AlarmRule) -> Item:

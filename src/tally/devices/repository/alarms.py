@@ -16,15 +16,16 @@ from tally.devices.model.alarms import ALARM_PARTITION, Alarm, AlarmEntry, Alarm
 from tally.devices.model.records import Reading
 from tally.devices.repository.alarm_rules import (
     DEVICE_ALARM_RULES,
-    EVALUATION_KEY,
-    EvaluationState,
+    REVISION_KEY,
     RulesChanged,
     decode_rule,
     encode_rule,
+    is_revision,
 )
 from tally.devices.repository.readings import DEVICE_READINGS, inserted_reading
 from tally.store.access import (
     BatchGetItem,
+    ConditionCheck,
     DeleteItem,
     GetItem,
     GetRecords,
@@ -35,7 +36,7 @@ from tally.store.access import (
     access,
     param,
 )
-from tally.store.api import Delete, Page, Put, Update, Write
+from tally.store.api import Check, Delete, Page, Put, Update, Write
 from tally.store.change_logs import change_log
 from tally.store.changes import Change
 from tally.store.errors import (
@@ -45,7 +46,7 @@ from tally.store.errors import (
     PositionUnknown,
     TransactionCancelled,
 )
-from tally.store.expressions import Action, F, exists, list_append
+from tally.store.expressions import Action, F, exists, list_append, not_exists
 from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
@@ -74,19 +75,34 @@ DEVICE_ALARM_BOARDS = Table(
     "device_alarm_boards",
     partition=S("hardware_id"),
     attributes=(
-        Attribute("hardware_id", "S", required=True, about="MAC address"),
-        Attribute("newest", "S", required=True, about="ts_batch of the newest evaluated reading"),
-        Attribute("arrived_ms", "N", required=True, about="when the last reading arrived"),
-        Attribute("rules", "M", required=True, about="by rule: its version, alarm and samples"),
+        Attribute("hardware_id", "S", required=True, about='MAC address, or "*" for the consumer'),
+        Attribute("newest", "S", about="ts_batch of the newest evaluated reading"),
+        Attribute("arrived_ms", "N", about="when the last reading arrived"),
+        Attribute("rules", "M", about="by rule: its version, alarm and samples"),
+        Attribute("position", "S", about="of the consumer: the last reading that was evaluated"),
     ),
 )
 CLEARED_SECONDS: Final = 365 * 86_400
 MAX_EVALUATED_BOARDS: Final = 1_000_000
-MAX_ALARM_WRITES: Final = 98  # of a transaction, beside the position
+MAX_ALARM_WRITES: Final = 98  # of a transaction, beside the position and the revision
 _KEY: Final = {"fleet": ALARM_PARTITION, "alarm_id": param("alarmId")}
+EVALUATION_KEY: Final = {"hardware_id": "*"}
 _BOARD_KEY: Final = {"hardware_id": param("hardwareId")}
 
+_SAME_REVISION: Final = ConditionCheck(
+    key=REVISION_KEY,
+    condition=(F("revision") == param("revision"), not_exists("revision")),
+    table=DEVICE_ALARM_RULES,
+)
+
 AlarmLog = change_log(DEVICE_ALARMS, "alarms", "GET /alarms/stream")
+
+
+class EvaluationState(NamedTuple):
+    """Which rules are in force, and how far readings were evaluated by them."""
+
+    revision: int
+    position: str | None
 
 
 class EvaluatedReading(NamedTuple):
@@ -119,7 +135,7 @@ class AlarmRepository:
 
     store: Store
     tables: ClassVar = (DEVICE_ALARMS, DEVICE_ALARM_BOARDS)
-    reads: ClassVar = (DEVICE_READINGS,)
+    reads: ClassVar = (DEVICE_READINGS, DEVICE_ALARM_RULES)
 
     @access(
         "Readings for alarms",
@@ -135,6 +151,40 @@ class AlarmRepository:
                 yield EvaluatedReading(change.position, inserted_reading(change))
         except (PositionExpired, PositionUnknown) as error:
             raise ReadingsLost(str(error)) from error
+
+    @access(
+        "Get position of alarm evaluation",
+        GetItem(key=EVALUATION_KEY),
+        table=DEVICE_ALARM_BOARDS,
+        trigger="Stream consumers",
+        frequency="When rules change, and twice a second while there are none",
+    )
+    async def position(self) -> str | None:
+        item = await self.store.get(DEVICE_ALARM_BOARDS, EVALUATION_KEY, consistent=True)
+        return None if item is None else item.get("position")
+
+    @access(
+        "Start or stop alarm evaluation",
+        TransactWriteItems(
+            UpdateItem(
+                key=EVALUATION_KEY,
+                condition=(F("position") == param("position"), not_exists("position")),
+                table=DEVICE_ALARM_BOARDS,
+            ),
+            _SAME_REVISION,
+        ),
+        table=DEVICE_ALARM_BOARDS,
+        tables=(DEVICE_ALARM_RULES,),
+        trigger="Stream consumers",
+        frequency="With the first and the last rule, and after a gap in the change log",
+        bound=2,
+    )
+    async def restart(self, state: EvaluationState, position: str | None) -> None:
+        """Continue at another position, or with None stop until there is a rule."""
+        try:
+            await self.store.transact(_move(state, position))
+        except TransactionCancelled as error:
+            raise RulesChanged from error
 
     @access(
         "Get memory of alarm rules",
@@ -155,10 +205,10 @@ class AlarmRepository:
         TransactWriteItems(
             UpdateItem(
                 key=EVALUATION_KEY,
-                condition=(F("revision") == param("revision"))
-                & (F("position") == param("position")),
-                table=DEVICE_ALARM_RULES,
+                condition=F("position") == param("position"),
+                table=DEVICE_ALARM_BOARDS,
             ),
+            _SAME_REVISION,
             PutItem(key=_BOARD_KEY, table=DEVICE_ALARM_BOARDS),
             DeleteItem(key=_BOARD_KEY, table=DEVICE_ALARM_BOARDS),
             PutItem(key=_KEY),
@@ -172,9 +222,7 @@ class AlarmRepository:
     )
     async def apply(self, state: EvaluationState, evaluation: Evaluation, now: int) -> None:
         """Store an evaluation, or raise RulesChanged or EvaluationTooLarge."""
-        is_unchanged = (F("revision") == state.revision) & (F("position") == state.position)
-        move = F("position").set(evaluation.position)
-        writes: list[Write] = [Update(DEVICE_ALARM_RULES, EVALUATION_KEY, (move,), is_unchanged)]
+        writes: list[Write] = _move(state, evaluation.position)
         for hardware_id, memory in evaluation.boards.items():
             if memory.rules or memory.arrived_ms:
                 writes.append(Put(DEVICE_ALARM_BOARDS, _encode(memory)))
@@ -187,7 +235,7 @@ class AlarmRepository:
         try:
             await self.store.transact(writes)
         except TransactionCancelled as error:
-            if error.reasons[0].condition_failed:
+            if any(reason.condition_failed for reason in error.reasons[:2]):
                 raise RulesChanged from error
             raise
         except InvalidRequest as error:
@@ -275,6 +323,17 @@ class AlarmRepository:
             DEVICE_ALARMS, where, index="by_device", forward=False, limit=limit, start=start
         )
         return _page(page)
+
+
+def _move(state: EvaluationState, position: str | None) -> list[Write]:
+    """Move the position, on the condition that neither it nor the rules have changed."""
+    known = state.position
+    is_same = not_exists("position") if known is None else F("position") == known
+    action = F("position").remove() if position is None else F("position").set(position)
+    return [
+        Update(DEVICE_ALARM_BOARDS, EVALUATION_KEY, (action,), is_same),
+        Check(DEVICE_ALARM_RULES, REVISION_KEY, is_revision(state.revision)),
+    ]
 
 
 def changed_alarm(change: Change) -> Alarm | None:

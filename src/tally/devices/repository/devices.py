@@ -165,6 +165,31 @@ class DeviceRepository:
         return decode_device(item or {})
 
     @access(
+        "Update device details",
+        UpdateItem(key=_KEY, condition=exists("hardware_id")),
+        table=DEVICES,
+        by="user",
+        trigger="PATCH /devices/{hardware_id}",
+        frequency="Rare",
+    )
+    async def describe(
+        self, hardware_id: str, values: Mapping[str, str | list[str] | None]
+    ) -> Device | None:
+        """Set or remove attributes. Return the device, or None if it does not exist."""
+        actions = (
+            F(name).remove() if value is None else F(name).set(value)
+            for name, value in values.items()
+        )
+        key, condition = {"hardware_id": hardware_id}, exists("hardware_id")
+        try:
+            item = await self.store.update(
+                DEVICES, key, *actions, condition=condition, returns="ALL_NEW"
+            )
+        except ConditionFailed:
+            return None
+        return decode_device(item or {})
+
+    @access(
         "List devices by activity",
         Query(where=F("gsi1pk") == ALL_DEVICES, index="gsi1", forward=False),
         table=DEVICES,

@@ -1,23 +1,18 @@
 """Groups and tags of devices: attributes of the table `devices`, and its index `by_group`."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 from tally.devices.model.records import Device
-from tally.devices.repository.alarm_rules import DEVICE_ALARM_RULES, EVALUATION_KEY
 from tally.devices.repository.devices import ALL_DEVICES, DEVICES, MAX_DEVICES, decode_device
 from tally.store.access import (
     BatchGetItem,
     Query,
-    TransactWriteItems,
-    UpdateItem,
     access,
     param,
 )
-from tally.store.api import Update
-from tally.store.errors import TransactionCancelled
-from tally.store.expressions import Action, F, exists
+from tally.store.expressions import F
 from tally.store.store import Store
 from tally.store.values import Key
 
@@ -39,41 +34,7 @@ class GroupRepository:
 
     store: Store
     tables: ClassVar = ()
-    reads: ClassVar = (DEVICES, DEVICE_ALARM_RULES)
-
-    @access(
-        "Update device details",
-        TransactWriteItems(
-            UpdateItem(key=_KEY, condition=exists("hardware_id")),
-            UpdateItem(key=EVALUATION_KEY, table=DEVICE_ALARM_RULES),
-        ),
-        table=DEVICES,
-        tables=(DEVICE_ALARM_RULES,),
-        by="user",
-        trigger="PATCH /devices/{hardware_id}",
-        frequency="Rare",
-        bound=2,
-    )
-    async def describe(
-        self, hardware_id: str, values: Mapping[str, str | list[str] | None]
-    ) -> bool:
-        """Set or remove name, group or tags, and make alarm rules read groups again.
-
-        Return False if the device does not exist.
-        """
-        actions: tuple[Action, ...] = tuple(
-            F(name).remove() if value is None else F(name).set(value)
-            for name, value in values.items()
-        )
-        update = Update(DEVICES, {"hardware_id": hardware_id}, actions, exists("hardware_id"))
-        revise = Update(DEVICE_ALARM_RULES, EVALUATION_KEY, (F("revision").add(1),))
-        try:
-            await self.store.transact([update, revise])
-        except TransactionCancelled as error:
-            if error.reasons[0].condition_failed:
-                return False
-            raise
-        return True
+    reads: ClassVar = (DEVICES,)
 
     @access(
         "List devices of group",

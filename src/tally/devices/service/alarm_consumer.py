@@ -15,12 +15,12 @@ from typing import Final
 from tally.devices.model.alarms import AlarmRule
 from tally.devices.repository.alarm_rules import (
     AlarmRuleRepository,
-    EvaluationState,
     RulesChanged,
 )
 from tally.devices.repository.alarms import (
     AlarmRepository,
     EvaluatedReading,
+    EvaluationState,
     EvaluationTooLarge,
     ReadingsLost,
 )
@@ -128,35 +128,38 @@ class AlarmEvaluator:
             _log.exception("Alarm evaluation failed", action="alarms_failed")
 
     async def _consume(self) -> None:
+        stores = self._stores
         while True:
-            state = await self._stores.rules.state()
+            state = EvaluationState(await stores.rules.revision(), await stores.alarms.position())
+            rules = await stores.rules.all()
             try:
-                if state.position is None:
+                if state.position is not None:
+                    await self._evaluate(state, [stored.rule for stored in rules])
+                elif rules:
+                    first = min(rules, key=lambda stored: stored.rule.updated_at_ms)
+                    await stores.alarms.restart(state, first.position)
+                else:
                     self._is_failing = False
                     await self._lock_clock.sleep(ALARM_IDLE_SECONDS)
-                else:
-                    await self._evaluate(state, state.position)
             except RulesChanged:
                 pass
             except (ReadingsLost, ChangesLost) as error:
                 _log.error("Alarm evaluation missed readings", action="alarms_gap", error=error)
-                await self._stores.rules.restart(state, await self._stores.measurements.position())
+                await stores.alarms.restart(state, await stores.measurements.position())
 
-    async def _evaluate(self, state: EvaluationState, position: str) -> None:
+    async def _evaluate(self, state: EvaluationState, rules: Sequence[AlarmRule]) -> None:
         """Evaluate readings until rules or groups change."""
-        rules = await self._stores.rules.all()
         memory = await self._load(rules)
         state = await self._clear_outdated(state, memory)
         if not rules:
-            await self._stores.rules.restart(state, None)
+            await self._stores.alarms.restart(state, None)
             return
         backlog = ReadingBacklog()
-        filling = asyncio.create_task(backlog.fill(self._stores.alarms, position))
+        filling = asyncio.create_task(backlog.fill(self._stores.alarms, state.position or ""))
         try:
             while True:
                 await self._wait_for_changes(backlog, filling)
-                current = await self._stores.rules.state()
-                if current != state:
+                if await self._stores.rules.revision() != state.revision:
                     return
                 if backlog.changes:
                     state = await self._evaluate_some(state, memory, backlog)
@@ -166,7 +169,7 @@ class AlarmEvaluator:
         finally:
             await cancel_all({filling})
 
-    async def _load(self, rules: list[AlarmRule]) -> FleetMemory:
+    async def _load(self, rules: Sequence[AlarmRule]) -> FleetMemory:
         """Read the groups of all boards, and what the rules remember of them."""
         fleet = FleetMemory(rules)
         pending: list[str] = []

@@ -55,14 +55,14 @@ class AlarmService:
         )
         for _ in range(_ATTEMPTS):
             # Before the count: a rule that is added meanwhile changes the revision.
-            state = await self.rules.state()
+            revision = await self.rules.revision()
             if len(await self.rules.all()) >= MAX_ALARM_RULES:
                 raise Conflict(
                     f"There may be at most {MAX_ALARM_RULES} alarm rules; delete one first",
                     code="too_many_alarm_rules",
                 )
             try:
-                await self.rules.put(rule, state.revision, await self.measurements.position())
+                await self.rules.put(rule, revision, await self.measurements.position())
             except RulesChanged:
                 continue
             return rule
@@ -72,7 +72,7 @@ class AlarmService:
         """Change a rule; its alarms are cleared, and it is evaluated anew."""
         rule_id, draft = check_uuid4(rule_id, "rule_id"), await self._check(draft)
         for _ in range(_ATTEMPTS):
-            state = await self.rules.state()
+            revision = await self.rules.revision()
             known = await self.get_rule(rule_id)
             rule = replace(
                 draft,
@@ -81,7 +81,7 @@ class AlarmService:
                 updated_at_ms=self.clock.milliseconds(),
             )
             try:
-                await self.rules.put(rule, state.revision, await self.measurements.position())
+                await self.rules.put(rule, revision, await self.measurements.position())
             except RulesChanged:
                 continue
             return rule
@@ -91,10 +91,10 @@ class AlarmService:
         """Delete a rule; its alarms are cleared."""
         rule_id = check_uuid4(rule_id, "rule_id")
         for _ in range(_ATTEMPTS):
-            state = await self.rules.state()
+            revision = await self.rules.revision()
             await self.get_rule(rule_id)
             try:
-                await self.rules.delete(rule_id, state.revision)
+                await self.rules.delete(rule_id, revision)
             except RulesChanged:
                 continue
             return
@@ -107,7 +107,8 @@ class AlarmService:
         return rule
 
     async def list_rules(self) -> list[AlarmRule]:
-        return sorted(await self.rules.all(), key=lambda rule: (rule.name, rule.rule_id))
+        rules = [stored.rule for stored in await self.rules.all()]
+        return sorted(rules, key=lambda rule: (rule.name, rule.rule_id))
 
     async def list_alarms(
         self,
