@@ -39,8 +39,12 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " collect, dynamodb (needs Java and npm), http, scoreboard, push, live, cricket, startup."
+        " devices-peers, collect, dynamodb (needs Java and npm), http, scoreboard, push, live, cricket, startup."
     ),
+]
+Seconds = Annotated[
+    int,
+    typer.Option(min=1, help="Seconds of each constant-rate measurement of devices and collect."),
 ]
 Hours = Annotated[
     float,
@@ -68,12 +72,7 @@ def main(
     fixtures: Annotated[
         int, typer.Option(min=1_000, max=10_000, help="Number of fixtures that cricket syncs.")
     ] = 10_000,
-    seconds: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Seconds of each constant-rate measurement of devices and collect."
-        ),
-    ] = SECONDS,
+    seconds: Seconds = SECONDS,
     hours: Hours = 0,
 ) -> None:
     """Run the benchmarks, each against a baseline in the same run."""

@@ -189,7 +189,7 @@ def _written_tables(pattern: AccessPattern) -> set[str]:
         for part in parts
         if part.table is not None and part.name != "ConditionCheck"
     }
-    return pattern.table_names - (checked - changed)
+    return set(pattern.table_names) - (checked - changed)
 
 
 def _undeclared_methods(repository: type) -> list[str]:

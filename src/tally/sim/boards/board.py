@@ -146,8 +146,9 @@ class VirtualBoard:
     def interval(self, default: float) -> float:
         """Return the seconds between readings: `interval_s` of the desired state, if valid."""
         wanted = self.applied.state.get("interval_s")
-        is_valid = isinstance(wanted, int | float) and MIN_INTERVAL <= wanted <= MAX_INTERVAL
-        return float(wanted) if is_valid and not isinstance(wanted, bool) else default
+        if isinstance(wanted, bool) or not isinstance(wanted, int | float):
+            return default
+        return wanted if MIN_INTERVAL <= wanted <= MAX_INTERVAL else default
 
     def _apply(self, desired: BoardState | None) -> None:
         """Apply a desired state; the next request reports its version."""
