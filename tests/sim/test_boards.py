@@ -403,7 +403,7 @@ async def test_a_board_applies_its_desired_state_and_reports_it(harness: Devices
     """Also after a restart; an interval out of range is ignored."""
     board = harness.board()
     await board.register()
-    url = f"{harness.url}/devices/devices/{board.hardware_id}/desired-state"
+    url = f"{harness.url}/devices/{board.hardware_id}/desired-state"
 
     async def put(state: dict[str, object]) -> None:
         request = harness.client.put(url).bearer_auth(ADMIN_TOKEN.reveal())
