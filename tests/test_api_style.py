@@ -13,6 +13,7 @@ from tally.devices.api.alarm_handlers import AlarmHandlers
 from tally.devices.api.fleet_handlers import FleetHandlers
 from tally.devices.api.fleet_routes import DeviceFleetHandlers
 from tally.devices.api.handlers import Handlers as DevicesHandlers
+from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
 from tally.kit.endpoints import Api
 from tally.kit.openapi import document
@@ -34,6 +35,7 @@ APIS: tuple[Api, ...] = (
     devices_api(
         object.__new__(DevicesHandlers),
         DeviceFleetHandlers(object.__new__(FleetHandlers), object.__new__(AlarmHandlers)),
+        object.__new__(LifecycleHandlers),
     ),
     scoreboard_api(SCOREBOARD_HANDLERS),
 )

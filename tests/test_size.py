@@ -49,6 +49,7 @@ WIDE_CLASSES = {
         "LiveActivity",
         "Milestone",
         "Device",
+        "QueuedDelivery",
         "Reading",
         "ScoreEvent",
         "StravaConnection",
@@ -128,6 +129,7 @@ WIDE_CLASSES = {
         "Table",
     },
     "lists every repository or service of a backend": {
+        "Collect",
         "CollectServices",
         "ConsoleContext",
         "Dependencies",

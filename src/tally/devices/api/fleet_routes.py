@@ -24,7 +24,7 @@ from tally.kit.hub import encode_event
 from tally.kit.operators import OPERATOR_SCHEME
 
 FLEET_PATH_TYPES: Final = {
-    "sensor": Annotated[fields.GroupName, Meta(examples=["bme280_temp_c"])],
+    "sensor": Annotated[fields.Name, Meta(examples=["bme280_temp_c"])],
     "rule_id": Annotated[fields.Uuid, Meta(examples=[fleet_examples.RULE_ID])],
     "alarm_id": Annotated[str, Meta(examples=[fleet_examples.ALARM_ID])],
 }

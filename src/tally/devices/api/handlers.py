@@ -42,8 +42,9 @@ class Handlers:
         return Json({"status": "ok"})
 
     async def register_board(self, request: Request) -> ASGIApp:
-        await self.auth.require_board(request)
+        key = await self.auth.require_board(request)
         body = await read_json(request, requests.RegistrationBody, gzip=True)
+        await self.services.scopes.require(key, body.hardware_id)
         device, is_new = await self.services.devices.register(
             body.hardware_id,
             body.boot_id,
@@ -56,8 +57,9 @@ class Handlers:
         return Json(responses.confirmation_body(device, desired, is_new=is_new))
 
     async def send_readings(self, request: Request) -> ASGIApp:
-        await self.auth.require_board(request)
+        key = await self.auth.require_board(request)
         data = requests.parse_upload(await read_body(request, gzip=True))
+        await self.services.scopes.require(key, data.sender.hardware_id)
         receipt = await self.services.ingestion.ingest(data.sender, data.submissions)
         desired = await self.services.fleet.desired_states.exchange(
             data.sender.hardware_id, data.state_version
@@ -66,9 +68,8 @@ class Handlers:
 
     async def create_key(self, request: Request) -> ASGIApp:
         body = await read_json(request, requests.NewKeyBody)
-        key, raw = await self.services.keys.create(body.description)
-        created = responses.CreatedKeyBody(key.key_id, raw, key.created_at, key.description)
-        return Json(created, 201, {"Cache-Control": "no-store"})
+        key, raw = await self.services.keys.create(body.description, body.hardware_ids, body.group)
+        return Json(responses.created_key_body(key, raw), 201, {"Cache-Control": "no-store"})
 
     async def list_keys(self, request: Request) -> ASGIApp:
         query = read_query(request, requests.ListQuery)

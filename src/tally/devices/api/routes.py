@@ -10,8 +10,11 @@ from tally.devices.api.fleet_routes import (
     fleet_endpoints,
 )
 from tally.devices.api.handlers import Handlers
+from tally.devices.api.lifecycle_handlers import LifecycleHandlers
+from tally.devices.api.lifecycle_routes import LIFECYCLE_PATH_TYPES, lifecycle_endpoints
 from tally.devices.api.schemas import examples, fields, requests, responses
 from tally.errors import (
+    Forbidden,
     Invalid,
     NotFound,
     RateLimited,
@@ -52,6 +55,7 @@ _DATA_PLANE: Final[tuple[TallyError, ...]] = (
     Unauthenticated("The X-API-Key header is missing", code="missing_api_key"),
     Unauthenticated("Invalid API key", code="invalid_api_key"),
     Unauthenticated("The API key has been revoked", code="key_revoked"),
+    Forbidden(f"The API key is not for {examples.HARDWARE_ID}", code="key_not_for_board"),
     _TOO_LARGE,
     _UNSUPPORTED_MEDIA,
     RateLimited("Too many requests with this key", retry_after=1),
@@ -81,7 +85,9 @@ _READINGS: Final[dict[str, Any]] = {
 }
 
 
-def devices_api(handlers: Handlers, fleet: DeviceFleetHandlers) -> Api:
+def devices_api(
+    handlers: Handlers, fleet: DeviceFleetHandlers, lifecycle: LifecycleHandlers
+) -> Api:
     """Build the API. All routes are below `/devices`."""
     return Api(
         name="devices",
@@ -93,8 +99,9 @@ def devices_api(handlers: Handlers, fleet: DeviceFleetHandlers) -> Api:
             *fleet_endpoints(fleet),
             *_readings(handlers),
             *_streams(handlers),
+            *lifecycle_endpoints(lifecycle),
         ),
-        path_types={**_PATH_TYPES, **FLEET_PATH_TYPES},
+        path_types={**_PATH_TYPES, **FLEET_PATH_TYPES, **LIFECYCLE_PATH_TYPES},
         security_schemes=SECURITY,
     )
 
@@ -153,7 +160,8 @@ def _keys(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/api-keys",
             handlers.create_key,
             "Create an API key",
-            description="Only this response contains the key.",
+            description="For all boards, for those in `hardware_ids`, or for those of `group`."
+            " Only this response contains the key.",
             request=requests.NewKeyBody,
             request_example=requests.NewKeyBody(examples.KEY_DESCRIPTION),
             response=responses.CreatedKeyBody,

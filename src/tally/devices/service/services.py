@@ -4,12 +4,15 @@ from dataclasses import dataclass
 
 from tally.devices.service.alarms import AlarmService
 from tally.devices.service.charts import ChartService
+from tally.devices.service.claims import ClaimService
+from tally.devices.service.deletions import DeviceDeletions
 from tally.devices.service.desired_states import DesiredStateService
 from tally.devices.service.devices import FleetService
 from tally.devices.service.fleet_queries import FleetQueries
 from tally.devices.service.groups import GroupService
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
+from tally.devices.service.key_scopes import KeyScopes
 from tally.devices.service.keys import ApiKeyService
 from tally.devices.service.sensors import SensorService
 
@@ -26,6 +29,14 @@ class FleetServices:
 
 
 @dataclass(frozen=True, slots=True)
+class LifecycleServices:
+    """How boards obtain keys, and how they are deleted."""
+
+    claims: ClaimService
+    deletions: DeviceDeletions
+
+
+@dataclass(frozen=True, slots=True)
 class DevicesServices:
     """The services of one open backend."""
 
@@ -35,3 +46,5 @@ class DevicesServices:
     history: ReadingHistory
     charts: ChartService
     fleet: FleetServices
+    scopes: KeyScopes
+    lifecycle: LifecycleServices
