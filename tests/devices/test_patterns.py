@@ -92,19 +92,10 @@ def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> Non
     check_descriptions("devices", printed)
 
 
-async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
-    """Send a request to every route; return the routes that responded."""
-    await wait_until_built(server)  # so that the stream delivers every reading
-    key = await server.new_key()
-    board = Board()
+def plain_requests(board: Board, key_id: str) -> list[tuple[str, str, str, Json | None]]:
+    """Return method, route, path and body of requests in their order."""
     device = f"/devices/{board.hardware_id}"
-    headers = {
-        "X-API-Key": key,
-        "Authorization": f"Bearer {ADMIN}",
-        "Content-Type": "application/json",
-    }
-    key_id = (await server.get_json("/api-keys"))["items"][0]["key_id"]
-    requests: list[tuple[str, str, str, Json | None]] = [
+    return [
         ("GET", "/health", "/health", None),
         ("POST", "/register", "/register", board.registration()),
         ("POST", "/data", "/data", board.data(*board.readings(3))),
@@ -132,9 +123,23 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         ("POST", "/api-keys", "/api-keys", {"group": "greenhouse"}),
         ("GET", "/deletions", "/deletions", None),
     ]
+
+
+async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
+    """Send a request to every route; return the routes that responded."""
+    await wait_until_built(server)  # so that the stream delivers every reading
+    key = await server.new_key()
+    board = Board()
+    device = f"/devices/{board.hardware_id}"
+    headers = {
+        "X-API-Key": key,
+        "Authorization": f"Bearer {ADMIN}",
+        "Content-Type": "application/json",
+    }
+    key_id = (await server.get_json("/api-keys"))["items"][0]["key_id"]
     responded = set()
     group_key = ""
-    for method, route, path, content in requests:
+    for method, route, path, content in plain_requests(board, key_id):
         response = await server.send(
             method, path, None if content is None else msgspec.json.encode(content), headers
         )
