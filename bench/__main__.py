@@ -19,6 +19,7 @@ from bench.collect import events, recomputes
 from bench.collect_import import imports
 from bench.cricket import cricket
 from bench.devices import SECONDS, endurance, histories, ingestion
+from bench.devices_peers import compare_with_databases
 from bench.http import http
 from bench.live import live
 from bench.load import RequestsFailed
@@ -40,9 +41,13 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " collect, dynamodb (needs Java and npm), http, scoreboard, boards, push, live,"
-        " cricket, startup."
+        " devices-peers, collect, dynamodb (needs Java and npm), http, scoreboard, boards, push,"
+        " live, cricket, startup."
     ),
+]
+Seconds = Annotated[
+    int,
+    typer.Option(min=1, help="Seconds of each constant-rate measurement of devices and collect."),
 ]
 Hours = Annotated[
     float,
@@ -70,12 +75,7 @@ def main(
     fixtures: Annotated[
         int, typer.Option(min=1_000, max=10_000, help="Number of fixtures that cricket syncs.")
     ] = 10_000,
-    seconds: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Seconds of each constant-rate measurement of devices and collect."
-        ),
-    ] = SECONDS,
+    seconds: Seconds = SECONDS,
     hours: Hours = 0,
 ) -> None:
     """Run the benchmarks, each against a baseline in the same run."""
@@ -88,6 +88,7 @@ def main(
         "stream-delay": measure_delays(rounds),
         "stream-latency": measure_latencies(rounds),
         "devices": ingestion(seconds),
+        "devices-peers": compare_with_databases(),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),
         "charts": long_charts(),

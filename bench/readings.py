@@ -43,6 +43,10 @@ class Boards:
         """Generate request bodies."""
         return [msgspec.json.encode(self._request(readings)) for _ in range(count)]
 
+    def requests(self, count: int, readings: int) -> list[dict[str, Any]]:
+        """Generate requests before they are encoded."""
+        return [self._request(readings) for _ in range(count)]
+
     def transactions(self, count: int, readings: int, now: int) -> list[TransactionBatch]:
         """Generate the store transactions of requests."""
         return [_transactions(self._request(readings), now) for _ in range(count)]

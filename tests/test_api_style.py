@@ -9,6 +9,9 @@ from tally.collect.api.routes import collect_api
 from tally.cricket.api.admin import AdminHandlers as CricketAdminHandlers
 from tally.cricket.api.handlers import Handlers as CricketHandlers
 from tally.cricket.api.routes import cricket_api
+from tally.devices.api.alarm_handlers import AlarmHandlers
+from tally.devices.api.fleet_handlers import FleetHandlers
+from tally.devices.api.fleet_routes import DeviceFleetHandlers
 from tally.devices.api.handlers import Handlers as DevicesHandlers
 from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
@@ -32,7 +35,11 @@ SCOREBOARD_HANDLERS = ScoreboardHandlers(
 APIS: tuple[Api, ...] = (
     collect_api(object.__new__(CollectHandlers)),
     cricket_api(object.__new__(CricketHandlers), object.__new__(CricketAdminHandlers)),
-    devices_api(object.__new__(DevicesHandlers), object.__new__(LifecycleHandlers)),
+    devices_api(
+        object.__new__(DevicesHandlers),
+        DeviceFleetHandlers(object.__new__(FleetHandlers), object.__new__(AlarmHandlers)),
+        object.__new__(LifecycleHandlers),
+    ),
     scoreboard_api(SCOREBOARD_HANDLERS),
 )
 DOCUMENT = document("Tally", "1", "", APIS)
