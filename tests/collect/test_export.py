@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.response import Response
 
 from tally.collect.model.records import ParkedEvent
 from tally.collect.repository.table import COMMIT_COLLECT, user_pk
@@ -193,6 +194,11 @@ async def test_an_export_of_many_workouts_is_streamed(fresh_server: CollectServe
     assert (await server.patterns())["Export a user's items"]["calls"] == count // 250 + 1
 
 
+async def read_rest(response: Response) -> None:
+    while await response.body_reader.read_chunk():
+        pass
+
+
 @pytest.mark.parametrize(("method", "path"), [("POST", "/auth/logout"), ("DELETE", "/sessions")])
 async def test_an_export_ends_incomplete_when_its_session_ends(
     tmp_path: Path, method: str, path: str
@@ -210,8 +216,7 @@ async def test_an_export_ends_incomplete_when_its_session_ends(
             assert await response.body_reader.read_chunk()
             assert (await ann.browser.send(method, path)).status == 204
             with pytest.raises(PyreqwestError):
-                while await response.body_reader.read_chunk():
-                    pass
+                await read_rest(response)
 
 
 async def test_exports_are_limited_per_person(fresh_server: CollectServer) -> None:

@@ -56,7 +56,7 @@ class AccountHandlers:
         return response
 
     async def export_account(self, request: Request) -> ASGIApp:
-        """Stream the export. It counts as an open stream of the person, and ends with the session."""
+        """Stream the export. It counts as a stream of the person, and ends with the session."""
         current = await self.auth.require_session(request)
         owner = self.streams.admit(
             request,
