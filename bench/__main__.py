@@ -21,6 +21,7 @@ from bench.devices import SECONDS, endurance, histories, ingestion
 from bench.http import http
 from bench.live import live
 from bench.load import RequestsFailed
+from bench.long_charts import long_charts
 from bench.long_reads import long_reads
 from bench.poller import poller
 from bench.push import pushes
@@ -86,6 +87,7 @@ def main(
         "devices": ingestion(seconds),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),
+        "charts": long_charts(),
         "collect": events(seconds),
         "collect-recompute": recomputes(rounds),
         "collect-import": imports(),

@@ -24,19 +24,22 @@ from starlette.routing import Mount, Route
 
 from tally import __version__
 from tally.administration import Administration, open_administration
+from tally.collect.jobs import SCHEDULES as COLLECT_SCHEDULES
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.collect.wiring import open_collect
+from tally.cricket.jobs import SCHEDULES as CRICKET_SCHEDULES
 from tally.cricket.repository.repositories import REPOSITORIES as CRICKET_REPOSITORIES
 from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
+from tally.devices.jobs import SCHEDULES as DEVICES_SCHEDULES
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.wiring import open_devices
-from tally.instance.maintenance import StoreMaintenance
+from tally.instance.maintenance import SCRUB_SCHEDULE, SWEEP_SCHEDULE, StoreMaintenance
 from tally.instance.operators import open_operators
 from tally.instance.readiness import store_probe
 from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
 from tally.instance.shard_pages import open_page_exchange
-from tally.instance.streams import open_streams
+from tally.instance.streams import STREAMS_SCHEDULE, open_streams
 from tally.instance.webhooks.sources import WebhookSource
 from tally.kit import directory_lock, keyfile
 from tally.kit.backend import Backend
@@ -47,10 +50,11 @@ from tally.kit.docs import docs_endpoints
 from tally.kit.endpoints import Api, ApiApplication, Endpoint
 from tally.kit.http import Json, RequestContextMiddleware
 from tally.kit.hub import Hub
-from tally.kit.jobs import Job, JobRunner
+from tally.kit.jobs import Job, JobRunner, JobSchedule
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness, ReadinessMonitor
+from tally.scoreboard.jobs import SCHEDULES as SCOREBOARD_SCHEDULES
 from tally.scoreboard.wiring import open_scoreboard
 from tally.settings import Settings
 from tally.store import dynamodb
@@ -102,6 +106,15 @@ CATALOGUE: Final = Catalogue(
         "instance": INSTANCE_REPOSITORIES,
     }
 )
+
+# What `tally job list` shows without opening anything.
+JOB_SCHEDULES: Final[Mapping[str, tuple[JobSchedule, ...]]] = {
+    "instance": (SWEEP_SCHEDULE, SCRUB_SCHEDULE, STREAMS_SCHEDULE),
+    "collect": COLLECT_SCHEDULES,
+    "cricket": CRICKET_SCHEDULES,
+    "devices": DEVICES_SCHEDULES,
+    "scoreboard": SCOREBOARD_SCHEDULES,
+}
 
 
 class PublishingBackend(Backend, Protocol):
