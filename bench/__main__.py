@@ -32,7 +32,7 @@ from bench.scoreboard import scoreboard
 from bench.scoreboard_closed_loop import closed_loops
 from bench.startup import startup
 from bench.store import compare_with_dynamodb_local, compare_with_raw, measure_growth
-from bench.streams import measure_delays, measure_latencies, measure_streams
+from bench.streams import measure_delays, measure_streams
 
 _COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met")
 
@@ -86,7 +86,6 @@ def main(
         "growth": measure_growth(rounds, items),
         "stream-cost": measure_streams(rounds),
         "stream-delay": measure_delays(rounds),
-        "stream-latency": measure_latencies(rounds),
         "devices": ingestion(seconds),
         "devices-peers": compare_with_databases(),
         "history": histories(rounds, history),
