@@ -70,10 +70,11 @@ from tally.store.validate import (
     check_transaction_size,
 )
 from tally.store.validate_expressions import check_projection
-from tally.store.values import Item
+from tally.store.values import Item, Key
 
 T = TypeVar("T")
 DEFAULT_RETENTION_SECONDS: Final = 86_400.0  # as DynamoDB
+RECENT_SECONDS: Final = 0.05  # for which the served store uses a table without looking for changes
 
 
 @asynccontextmanager
@@ -126,6 +127,7 @@ class SqliteEngine:
         try:
             layouts = LayoutCache(load_shapes(self._connection, self.path))
             self._registry = TableRegistry(self._connection, layouts)
+            self._refreshed_at = time.monotonic()
             self._is_open = True
             self._streams = ChangeStreams(self._read_connection, self._current_layout)
             # Used by the writer thread only.
@@ -151,6 +153,30 @@ class SqliteEngine:
             check_projection(operation.projection)
         item, size = self._row(layout, operation)
         return GetResult(item, capacity.read_capacity(size, consistent=operation.consistent))
+
+    def get_current(self, name: str, key: Key) -> tuple[Item | None, bool]:
+        """Return an item, and whether the table is declared as this process knows it.
+
+        If it is not, the item is None and the caller has to describe the table first.
+        """
+        connection = self._read_connection()
+        layout = self._registry.find(name, connection)
+        row_key = layout.checked_key(key)
+        try:
+            found: Any = connection.execute(layout.select_current, row_key).fetchone()
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise self._failure(error, layout, None) from error
+        if not self._registry.is_generation(found[0]):
+            return None, False
+        return (None if found[1] is None else layout.packer.unpack(found[1], row_key)), True
+
+    def recent_table(self, name: str) -> Table:
+        """Return a table as it was at most `RECENT_SECONDS` ago, if another process changed it."""
+        now = time.monotonic()
+        if now - self._refreshed_at > RECENT_SECONDS:
+            self._registry.refresh(self._read_connection())
+            self._refreshed_at = now
+        return self._registry.find(name, self._read_connection()).table
 
     async def put(self, operation: Put) -> WriteResult:
         return await self._write(operation)

@@ -108,6 +108,7 @@ class Layout:
     encode_rows: Callable[[Sequence[Item], Item], "RowBatch"]
     indexes: tuple[IndexLayout, ...]
     select: str
+    select_current: str  # also returns the generation of the tables' declarations
     upsert: str
     delete: str
     stream: StreamLayout | None  # `change_log.py`
@@ -203,6 +204,8 @@ def compile_layout(
             for index in table.by_name.values()
         ),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
+        select_current=f"SELECT g.value, r.item FROM generation AS g LEFT JOIN {rows} AS r"
+        " ON r.pk = ? AND r.sk = ?",
         upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
         " SET item = excluded.item, size = excluded.size",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",

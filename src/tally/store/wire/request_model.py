@@ -80,18 +80,21 @@ class RequestModel:
     def _structure(self, shape: Any) -> Check:
         required = frozenset(shape.get("required", ()))
         # The service reports the violations of a structure in alphabetical order.
-        members = sorted(shape["members"])
+        members = [
+            (member, _camel(member), member in required) for member in sorted(shape["members"])
+        ]
         compiled: dict[str, Check] = {}
 
         def check(value: Any, path: str, problems: list[str]) -> None:
             if not isinstance(value, dict):
                 raise _wrong_container(value)
-            for member in members:
+            for member, camel, is_required in members:
                 content = value.get(member)
-                where = f"{path}.{_camel(member)}" if path else _camel(member)
+                if content is None and not is_required:
+                    continue
+                where = f"{path}.{camel}" if path else camel
                 if content is None:
-                    if member in required:
-                        problems.append(_violation(None, where, "Member must not be null"))
+                    problems.append(_violation(None, where, "Member must not be null"))
                     continue
                 checked = compiled.get(member)
                 if checked is None:

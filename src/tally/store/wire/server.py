@@ -22,6 +22,7 @@ from tally.settings import Secret
 from tally.store.errors import StoreError
 from tally.store.sqlite import SqliteEngine
 from tally.store.wire.connection import WireConnection, WireServer
+from tally.store.wire.request_ids import RequestIds
 from tally.store.wire.service import ServedStore
 from tally.store.wire.signing import SignatureCheck
 
@@ -51,7 +52,7 @@ async def serving_store(
     table = ConnectionTable(limits or HttpLimits(), "127.0.0.1")
     store = ServedStore(engine, clock, url.removeprefix("http://"))
     signatures = _signatures(listening, secret, clock)
-    shared = WireServer(store, table, AllowedHosts(allowed_hosts), signatures, set())
+    shared = WireServer(store, table, AllowedHosts(allowed_hosts), signatures, set(), RequestIds())
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(WireConnection, shared), sock=listening)
     housekeeping = [
