@@ -54,7 +54,7 @@ from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.scrub import Scrubber
 from tally.store.sqlite.state import read_state, write_state
-from tally.store.sqlite.sweep import sweep
+from tally.store.sqlite.sweep import sweep, sweep_all
 from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.transactions import PreparedTransaction, transact, try_transact
 from tally.store.sqlite.writer_thread import WriterThread
@@ -318,6 +318,12 @@ class SqliteEngine:
             )
         )
         return deleted
+
+    async def sweep_all(self, table: Table, now: float) -> None:
+        """Delete every expired item at once; for the small tables of tests."""
+        await self._writer.submit(
+            lambda connection: sweep_all(connection, self._writer_registry.layout(table.name), now)
+        )
 
     def changes(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
         return self._streams.follow(table, after)

@@ -37,11 +37,16 @@ _VALUE_ORDER: Final = {
 }
 
 
+@cache
+def _service_model(service: str) -> Any:
+    return Loader().load_service_model(service, "service-2")
+
+
 class RequestModel:
     """The input shapes of the operations, compiled on first use."""
 
     def __init__(self, service: str = "dynamodb") -> None:
-        model = Loader().load_service_model(service, "service-2")
+        model = _service_model(service)
         self._shapes: dict[str, Any] = model["shapes"]
         self._operations: dict[str, Any] = model["operations"]
         self._compile = cache(self._compile_shape)

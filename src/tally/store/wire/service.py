@@ -42,14 +42,45 @@ _DATA_PLANE: Final = {
     "TransactGetItems": transact_get_items,
     "TransactWriteItems": transact_write_items,
 }
+# Everything else is refused where the tables are read-only, also operations that may be added.
+_READS: Final = frozenset(
+    {
+        "GetItem",
+        "Query",
+        "Scan",
+        "BatchGetItem",
+        "TransactGetItems",
+        "DescribeTable",
+        "ListTables",
+        "DescribeTimeToLive",
+        "ListTagsOfResource",
+        "DescribeLimits",
+        "DescribeEndpoints",
+        "ListStreams",
+        "DescribeStream",
+        "GetShardIterator",
+        "GetRecords",
+    }
+)
 _log = logs.logger()
 
 
 class ServedStore:
-    """The operations of the protocol on one engine. `endpoint` is the address that clients use."""
+    """The operations of the protocol on one engine. `endpoint` is the address that clients use.
 
-    def __init__(self, engine: StatefulEngine, clock: Clock, endpoint: str = "") -> None:
+    If it is read-only, every operation that could write is refused.
+    """
+
+    def __init__(
+        self,
+        engine: StatefulEngine,
+        clock: Clock,
+        endpoint: str = "",
+        *,
+        is_read_only: bool = False,
+    ) -> None:
         self.endpoint = endpoint
+        self._is_read_only = is_read_only
         self._simple_reads = SimpleReads(engine) if isinstance(engine, SqliteEngine) else None
         self._control = ControlPlane(engine, clock)
         control = self._control
@@ -113,6 +144,8 @@ class ServedStore:
         handler = None if service is None else service[1].get(operation)
         if service is None or handler is None:
             raise coral_error("UnknownOperationException")
+        if self._is_read_only and operation not in _READS:
+            raise coral_error("AccessDeniedException", f"{operation}: the tables are read-only")
         try:
             body = msgspec.json.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
