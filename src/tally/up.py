@@ -70,16 +70,17 @@ class Up:
                     application.engine, services.settings, self._clock, on_free_port=True
                 )
             )
-            await self._serve(application, services, state, tables, listening, stop)
+            await self._serve(application, services, state, listening, stop, tables=tables)
 
     async def _serve(
         self,
         application: Application,
         services: SimulatedServices,
         state: DemoState | None,
-        tables: ServedTables | None,
         listening: socket,
         stop: asyncio.Event,
+        *,
+        tables: ServedTables | None,
     ) -> None:
         url = socket_url(listening)
         token_file = await ensure_first_operator(application.operators, self._settings)
