@@ -18,6 +18,7 @@ from bench.collect import events, recomputes
 from bench.collect_import import imports
 from bench.cricket import cricket
 from bench.devices import SECONDS, endurance, histories, ingestion
+from bench.dynamodb import endpoint
 from bench.http import http
 from bench.live import live
 from bench.load import RequestsFailed
@@ -38,7 +39,8 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " collect, dynamodb (needs Java and npm), http, scoreboard, push, live, cricket, startup."
+        " collect, dynamodb (needs Java, npm and wrk),"
+        " http, scoreboard, push, live, cricket, startup."
     ),
 ]
 Hours = Annotated[
@@ -102,6 +104,8 @@ def main(
         parts["devices-hours"] = endurance(hours)
     if shutil.which("java") and shutil.which("npm"):
         parts["dynamodb"] = compare_with_dynamodb_local(rounds)
+        if shutil.which("wrk") and shutil.which("node"):
+            parts["dynamodb-endpoint"] = endpoint(rounds)
     chosen = {name: part for name, part in parts.items() if only in name}
     lines, failed = uvloop.run(run_parts(console, chosen))
     _write_results(json, time.monotonic() - started, lines)
