@@ -4,8 +4,9 @@ It takes half of the time of `encode.item_to_wire` and a JSON encoder, and a que
 consists mostly of it.
 """
 
+import asyncio
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -15,12 +16,23 @@ import msgspec
 from tally.store.encode import to_wire
 from tally.store.errors import InvalidValue
 
+_ITEMS_PER_TURN: Final = 256  # a page of 1 MB may have 26,000 items
 _quote: Final[Callable[[str], str]] = encode_basestring
 
 
 def raw_item(item: Mapping[str, Any]) -> msgspec.Raw:
     """Return an item or a key for a response, which embeds it as it is."""
     return msgspec.Raw(encode_item(item))
+
+
+async def raw_items(items: Sequence[Mapping[str, Any]]) -> list[msgspec.Raw]:
+    """Return items for a response; other requests run between the parts of a long page."""
+    encoded: list[msgspec.Raw] = []
+    for start in range(0, len(items), _ITEMS_PER_TURN):
+        if start:
+            await asyncio.sleep(0)
+        encoded += [raw_item(item) for item in items[start : start + _ITEMS_PER_TURN]]
+    return encoded
 
 
 def encode_item(item: Mapping[str, Any]) -> bytes:
