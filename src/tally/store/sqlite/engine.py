@@ -154,21 +154,18 @@ class SqliteEngine:
         item, size = self._row(layout, operation)
         return GetResult(item, capacity.read_capacity(size, consistent=operation.consistent))
 
-    def get_current(self, name: str, key: Key) -> tuple[Item | None, bool]:
-        """Return an item, and whether the table is declared as this process knows it.
-
-        If it is not, the item is None and the caller has to describe the table first.
-        """
+    def get_current(self, name: str, key: Key) -> Item | None:
+        """Return an item; None if there is none, or if another process changed the tables."""
         connection = self._read_connection()
         layout = self._registry.find(name, connection)
         row_key = layout.checked_key(key)
         try:
-            found: Any = connection.execute(layout.select_current, row_key).fetchone()
+            row: Any = connection.execute(layout.select_current, row_key).fetchone()
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._failure(error, layout, None) from error
-        if not self._registry.is_generation(found[0]):
-            return None, False
-        return (None if found[1] is None else layout.packer.unpack(found[1], row_key)), True
+        if row is None or not self._registry.is_generation(row[1]):
+            return None
+        return layout.packer.unpack(row[0], row_key)
 
     def recent_table(self, name: str) -> Table:
         """Return a table as it was at most `RECENT_SECONDS` ago, if another process changed it."""

@@ -238,8 +238,10 @@ class WireConnection(asyncio.Protocol):
     def _check(self, request: WireRequest) -> None:
         """Check the front end's rules, before the operation."""
         values = request.values
-        hosts = [value for name, value in request.headers if name == b"host"]
-        self._server.hosts.check(hosts[0] if len(hosts) == 1 else b"")
+        is_repeated = len(values) < len(request.headers) and (
+            sum(name == b"host" for name, _ in request.headers) > 1
+        )
+        self._server.hosts.check(b"" if is_repeated else values.get(b"host", b""))
         if request.method == b"GET" and request.url == b"/":
             return
         if request.method != b"POST" or b"x-amz-target" not in values:

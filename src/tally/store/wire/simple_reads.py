@@ -1,8 +1,8 @@
 """Responds to the most frequent request at once: GetItem of a whole item by a key of strings.
 
 Its body has one form, so it is decoded and validated in one step, and one SQL statement reads the
-item and checks that the table is as it was. Everything else, including all that is wrong, takes the
-way of the other operations, which reports errors as the service does.
+item and checks that the table is as it was. Everything else, including items that do not exist and
+all that is wrong, takes the way of the other operations, which reports errors as the service does.
 """
 
 from typing import Final
@@ -38,9 +38,7 @@ class SimpleReads:
         try:
             body = self._decode(payload)
             key = {name: value.text for name, value in body.key.items()}
-            item, is_current = self._engine.get_current(body.table_name, key)
+            item = self._engine.get_current(body.table_name, key)
         except (msgspec.MsgspecError, UnicodeDecodeError, StoreError):
             return None
-        if not is_current:
-            return None
-        return b"{}" if item is None else b'{"Item":%b}' % encode_item(item)
+        return None if item is None else b'{"Item":%b}' % encode_item(item)
