@@ -102,15 +102,22 @@ def main(
     }
     if hours:
         parts["devices-hours"] = endurance(hours)
-    if shutil.which("java") and shutil.which("npm"):
-        parts["dynamodb"] = compare_with_dynamodb_local(rounds)
-        if shutil.which("wrk") and shutil.which("node"):
-            parts["dynamodb-endpoint"] = endpoint(rounds)
+    parts |= _emulator_parts(rounds)
     chosen = {name: part for name, part in parts.items() if only in name}
     lines, failed = uvloop.run(run_parts(console, chosen))
     _write_results(json, time.monotonic() - started, lines)
     if failed:
         raise typer.Exit(1)
+
+
+def _emulator_parts(rounds: int) -> dict[str, AsyncIterator[Line]]:
+    """Return the parts that compare with emulators, if their programs are installed."""
+    parts: dict[str, AsyncIterator[Line]] = {}
+    if shutil.which("java") and shutil.which("npm"):
+        parts["dynamodb"] = compare_with_dynamodb_local(rounds)
+        if shutil.which("wrk") and shutil.which("node"):
+            parts["dynamodb-endpoint"] = endpoint(rounds)
+    return parts
 
 
 def _write_results(path: Path, seconds: float, lines: list[Line]) -> None:
