@@ -22,6 +22,7 @@ from bench.dynamodb import endpoint
 from bench.http import http
 from bench.live import live
 from bench.load import RequestsFailed
+from bench.long_charts import long_charts
 from bench.long_reads import long_reads
 from bench.poller import poller
 from bench.push import pushes
@@ -30,7 +31,7 @@ from bench.scoreboard import scoreboard
 from bench.scoreboard_closed_loop import closed_loops
 from bench.startup import startup
 from bench.store import compare_with_dynamodb_local, compare_with_raw, measure_growth
-from bench.streams import measure_delays, measure_streams
+from bench.streams import measure_delays, measure_latencies, measure_streams
 
 _COLUMNS = ("benchmark", "µs/op", "baseline", "µs/op", "ratio", "target", "met")
 
@@ -85,9 +86,11 @@ def main(
         "growth": measure_growth(rounds, items),
         "stream-cost": measure_streams(rounds),
         "stream-delay": measure_delays(rounds),
+        "stream-latency": measure_latencies(rounds),
         "devices": ingestion(seconds),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),
+        "charts": long_charts(),
         "collect": events(seconds),
         "collect-recompute": recomputes(rounds),
         "collect-import": imports(),

@@ -86,7 +86,9 @@ def _transactions(request: dict[str, Any], now: int) -> TransactionBatch:
         "received_at": "2026-01-01T00:00:00Z",
         "expiration_time": now + 30 * 86_400,
     }
-    batches = [{"batch_id": reading["batch_id"]} for reading in readings]
+    batches = [
+        {"batch_id": reading["batch_id"], "content_digest": b"8 bytes."} for reading in readings
+    ]
     return TransactionBatch(
         BatchPut(PROCESSED_BATCHES, batches, receipt, _NEW),
         BatchPut(DEVICE_READINGS, [_item(board, reading) for reading in readings]),

@@ -10,6 +10,7 @@ from tally.cricket.api.admin import AdminHandlers as CricketAdminHandlers
 from tally.cricket.api.handlers import Handlers as CricketHandlers
 from tally.cricket.api.routes import cricket_api
 from tally.devices.api.handlers import Handlers as DevicesHandlers
+from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
 from tally.kit.endpoints import Api
 from tally.kit.openapi import document
@@ -28,7 +29,7 @@ SCOREBOARD_HANDLERS = ScoreboardHandlers(
 APIS: tuple[Api, ...] = (
     collect_api(object.__new__(CollectHandlers)),
     cricket_api(object.__new__(CricketHandlers), object.__new__(CricketAdminHandlers)),
-    devices_api(object.__new__(DevicesHandlers)),
+    devices_api(object.__new__(DevicesHandlers), object.__new__(LifecycleHandlers)),
     scoreboard_api(SCOREBOARD_HANDLERS),
 )
 DOCUMENT = document("Tally", "1", "", APIS)

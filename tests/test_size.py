@@ -48,6 +48,7 @@ WIDE_CLASSES = {
         "League",
         "LiveActivity",
         "Milestone",
+        "QueuedDelivery",
         "Reading",
         "ScoreEvent",
         "StravaConnection",
@@ -126,6 +127,7 @@ WIDE_CLASSES = {
         "Table",
     },
     "lists every repository or service of a backend": {
+        "Collect",
         "CollectServices",
         "ConsoleContext",
         "Dependencies",

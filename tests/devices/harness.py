@@ -18,7 +18,9 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Application, build_app, open_application
+from tally.devices.jobs import DELETION_SCHEDULE
 from tally.devices.repository.rollups import ALL_BUILT, RollupRepository
+from tally.devices.service.deletions import SETTLE_SECONDS
 from tally.kit.clock import Clock, ManualClock
 from tally.kit.server import serving
 from tally.settings import Secret, Settings
@@ -216,6 +218,19 @@ async def wait_until_built(server: DevicesServer) -> None:
     async with asyncio.timeout(60):
         while not (state := await rollups.state()) or state.built_until != ALL_BUILT:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def finish_deletion(server: DevicesServer, deletion_id: str) -> Json:
+    """Run the job until a deletion is done, and return it."""
+    [job] = [job for job in server.application.jobs if job.name == DELETION_SCHEDULE.name]
+    async with asyncio.timeout(60):
+        while True:
+            await job.run()
+            deletion: Json = await server.get_json(f"/deletions/{deletion_id}")
+            if deletion["status"] == "done":
+                return deletion
+            # DynamoDB does not tell when roll-ups are current.
+            await server.clock.advance(SETTLE_SECONDS)
 
 
 async def gather(*awaitables: Any) -> list[Any]:

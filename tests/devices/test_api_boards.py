@@ -170,6 +170,7 @@ async def test_a_request_with_only_invalid_readings_stores_nothing(
                 "index": 0,
                 "field": "sensors.bme280_temp_c",
                 "why": f"sensors.bme280_temp_c {NUMBER_RULE}",
+                "code": "invalid_field",
             }
         ],
     }
@@ -226,6 +227,9 @@ async def test_an_unregistered_board_can_post_data(server: DevicesServer, key: s
     assert device["first_registered_at"] == device["last_seen_at"]
     registered = (await server.post("/register", board.registration(), key=key)).json
     assert registered["confirmation_id"] == device["confirmation_id"]
+    assert registered["status"] == "registered"
+    again = (await server.post("/register", board.registration(), key=key)).json
+    assert again["status"] == "updated"
 
 
 async def test_readings_from_the_future_are_flagged(server: DevicesServer, key: str) -> None:

@@ -108,6 +108,8 @@ async def test_keys_are_listed_newest_first(fresh_server: DevicesServer) -> None
         "is_active",
         "description",
         "last_used_at",
+        "hardware_ids",
+        "group",
     }
 
 

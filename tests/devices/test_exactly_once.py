@@ -74,12 +74,19 @@ def reading(board: Board, pick: int) -> Json:
     return {"batch_id": valid["batch_id"]} if pick % 3 == 1 else valid | {"sensors": {"a b": 1}}
 
 
+def is_valid(reading: Json) -> bool:
+    return reading.get("timestamp_ms", 1) != 1 and "a b" not in reading["sensors"]
+
+
 def check_receipt(receipt: Json, sent: list[Json], responses: Responses) -> None:
-    """Every sent batch id is in exactly one list."""
+    """Every sent reading is in exactly one list, except for invalid copies of valid readings."""
     acknowledged, duplicates = receipt["acknowledged_batch_ids"], receipt["duplicate_batch_ids"]
-    rejected = {sent[rejection["index"]]["batch_id"] for rejection in receipt["rejected"]}
-    reported = Counter(acknowledged) + Counter(duplicates) + Counter(rejected)
-    assert reported == Counter({reading["batch_id"] for reading in sent}), receipt
+    rejected = [sent[rejection["index"]] for rejection in receipt["rejected"]]
+    valid = Counter(reading["batch_id"] for reading in sent if is_valid(reading))
+    assert Counter(acknowledged) + Counter(duplicates) == valid, receipt
+    assert rejected == [
+        reading for reading in sent if not is_valid(reading) and reading["batch_id"] not in valid
+    ], receipt
     responses.acknowledged.update(acknowledged)
     responses.duplicate.update(duplicates)
 

@@ -45,6 +45,14 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ("GET", "/api-keys"): ValidRequest({"limit": 3}),
     ("DELETE", "/api-keys/{key_id}"): ValidRequest(status=204),
     ("GET", "/devices"): ValidRequest({"limit": 3}),
+    ("POST", "/claims"): ValidRequest(body={"hardware_id": BOARD.hardware_id}, status=201),
+    ("POST", "/claim"): ValidRequest(
+        body={"code": "AAAAA-AAAAA", "hardware_id": BOARD.hardware_id}, status=403
+    ),
+    ("GET", "/deletions"): ValidRequest({"limit": 3}),
+    ("GET", "/deletions/{deletion_id}"): ValidRequest(),
+    ("DELETE", "/devices/{hardware_id}"): ValidRequest(status=202),
+    ("DELETE", "/devices/{hardware_id}/readings"): ValidRequest(SPAN, status=202),
     ("GET", "/devices/{hardware_id}"): ValidRequest(),
     ("PATCH", "/devices/{hardware_id}"): ValidRequest(body={"friendly_name": "greenhouse"}),
     ("GET", "/devices/{hardware_id}/latest"): ValidRequest(),
@@ -62,9 +70,14 @@ class Documented:
     document: Document
     key: str
     key_id: str
+    deletion_id: str
 
     def known(self, path: str) -> dict[str, str]:
-        known = {"hardware_id": BOARD.hardware_id, "key_id": self.key_id}
+        known = {
+            "hardware_id": BOARD.hardware_id,
+            "key_id": self.key_id,
+            "deletion_id": self.deletion_id,
+        }
         return {name: value for name, value in known.items() if f"{{{name}}}" in path}
 
     @property
@@ -77,12 +90,14 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     settings = make_settings(data_dir=tmp_path_factory.mktemp("documented"))
     async with open_server(settings, SystemClock()) as server:
         key = await server.new_key()
-        await server.store_readings(BOARD, BOARD.readings(5), key)
+        current = BOARD.reading(5, timestamp_ms=SystemClock().milliseconds())
+        await server.store_readings(BOARD, [*BOARD.readings(5), current], key)
         spare = (await server.operator_request("/api-keys", "POST", {})).json["key_id"]
+        path = f"/devices/{BOARD.hardware_id}/readings?from=0&to=1"
+        deletion = (await server.operator_request(path, "DELETE")).json["deletion_id"]
         response = await server.client.get(f"{server.url}/openapi.json").build().send()
-        yield Documented(
-            Document.read(server.url, "devices", "/devices", await response.json()), key, spare
-        )
+        document = Document.read(server.url, "devices", "/devices", await response.json())
+        yield Documented(document, key, spare, deletion)
 
 
 def test_the_tests_cover_every_route(documented: Documented) -> None:
@@ -110,6 +125,9 @@ CODES = {
     "read_only_operator",
     "no_readings",
     "key_not_found",
+    "key_not_for_board",
+    "invalid_claim",
+    "deletion_not_found",
     "too_large",
     "unsupported_media",
     "rate_limit_exceeded",
@@ -168,7 +186,7 @@ async def test_generated_requests_get_documented_responses(
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"]
+    ("method", "path"), [entry for entry in OPERATIONS if entry[1] not in ("/health", "/claim")]
 )
 async def test_requests_without_credentials_get_documented_responses(
     documented: Documented, method: str, path: str

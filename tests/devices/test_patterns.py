@@ -5,8 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from tally.devices.repository.rollups import RollupRepository
+from tally.devices.repository.rollups import DEVICE_ROLLUPS, RollupRepository
+from tally.devices.service.claims import ADDRESS_BURST
+from tally.devices.service.rate_limits import FREE_SHARE
+from tally.kit.ids import new_uuid
+from tally.store.api import Put
 from tally.store.report import PatternRow
+from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
 from tests.devices.harness import (
     ADMIN,
@@ -16,6 +21,7 @@ from tests.devices.harness import (
     Board,
     DevicesServer,
     Json,
+    finish_deletion,
     open_server,
     wait_until_built,
 )
@@ -81,7 +87,7 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
-    assert len(printed) == 29
+    assert len(printed) == 46
     check_descriptions("devices", printed)
 
 
@@ -122,14 +128,21 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         ),
         ("GET", "/devices/{hardware_id}/export", f"{device}/export", None),
         ("DELETE", "/api-keys/{key_id}", f"/api-keys/{key_id}", None),
+        ("POST", "/api-keys", "/api-keys", {"group": "greenhouse"}),
+        ("GET", "/deletions", "/deletions", None),
     ]
     responded = set()
+    group_key = ""
     for method, route, path, content in requests:
         response = await server.send(
             method, path, None if content is None else msgspec.json.encode(content), headers
         )
         assert response.status in (200, 201, 204), response
         responded.add((method, route))
+        if route == "/api-keys" and content:
+            group_key = response.json["api_key"]
+    refused = await server.post("/register", board.registration(), key=group_key)
+    expect_error(refused, 403, "key_not_for_board")
     stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200
     rollups = RollupRepository(server.application.store)
@@ -144,7 +157,49 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     await server.clock.advance(2 * DAY_MS / 1000)
     days = f"from={FIRST_MS}&to={FIRST_MS + 10 * DAY_MS}&points=3"
     await server.get_json(f"{device}/series?sensor=humidity_pct&{days}")
+    responded |= await claim_key(server)
+    responded |= await delete_devices(server, board)
     return responded | {("GET", "/devices/{hardware_id}/stream")}
+
+
+async def claim_key(server: DevicesServer) -> set[tuple[str, str]]:
+    created = await server.operator_request("/claims", "POST", {})
+    claim = {"code": created.json["code"], "hardware_id": Board().hardware_id}
+    assert (await server.post("/claim", claim)).status == 201
+    for _ in range(ADDRESS_BURST // FREE_SHARE):  # so many need no lease
+        expect_error(await server.post("/claim", claim), 403, "invalid_claim")
+    return {("POST", "/claims"), ("POST", "/claim")}
+
+
+async def delete_devices(server: DevicesServer, board: Board) -> set[tuple[str, str]]:
+    """Delete a board with a clock that is ahead, and what it sent."""
+    now = server.clock.milliseconds()
+    await server.store_readings(
+        board,
+        [board.reading(batch_id=new_uuid(), timestamp_ms=now + days * DAY_MS) for days in (0, 2)],
+    )
+    await server.clock.advance(2 * DAY_MS / 1000)
+    assert (await server.get_json(f"/devices/{board.hardware_id}/latest"))["clock_ahead"] is False
+    await add_expired_rollup(server, board)
+    path = f"/devices/{board.hardware_id}"
+    for deleted in (f"{path}/readings?from={FIRST_MS}&to={FIRST_MS}", path):
+        response = await server.operator_request(deleted, "DELETE")
+        assert response.status == 202, response
+        await finish_deletion(server, response.json["deletion_id"])
+    assert len((await server.get_json("/deletions"))["items"]) == 2
+    return {
+        ("DELETE", "/devices/{hardware_id}"),
+        ("DELETE", "/devices/{hardware_id}/readings"),
+        ("GET", "/deletions/{deletion_id}"),
+    }
+
+
+async def add_expired_rollup(server: DevicesServer, board: Board) -> None:
+    """Store a roll-up whose readings have expired."""
+    rollup = {"humidity_pct": [1, "5", 5, 5, FIRST_MS, 5, FIRST_MS, 5]}
+    bucket = f"day#{FIRST_MS - 400 * DAY_MS:013}"
+    item = {"hardware_id": board.hardware_id, "bucket": bucket, "sensors": rollup}
+    await server.application.engine.put(Put(DEVICE_ROLLUPS, item))
 
 
 async def wait_until_read(server: DevicesServer, figure: str) -> None:

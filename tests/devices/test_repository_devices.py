@@ -52,7 +52,7 @@ async def test_a_new_device_has_all_required_attributes(
     devices: DeviceRepository,
 ) -> None:
     reported = device()
-    assert await devices.register(reported) == reported
+    assert await devices.register(reported) == (reported, True)
     assert await devices.get(reported.hardware_id) == reported
     item = await stored(devices, reported.hardware_id)
     required = {attribute.name for attribute in DEVICES.attributes if attribute.required}
@@ -68,12 +68,13 @@ async def test_an_unknown_device_is_none(devices: DeviceRepository) -> None:
 async def test_a_second_registration_keeps_confirmation_id_first_time_and_name(
     devices: DeviceRepository,
 ) -> None:
-    first = await devices.register(device())
+    first, _ = await devices.register(device())
     await devices.rename(first.hardware_id, "greenhouse")
     reported = device(
         first.hardware_id, 10, capabilities=Capabilities(("ds18b20",)), firmware_version="2.0"
     )
-    again = await devices.register(reported)
+    again, is_new = await devices.register(reported)
+    assert not is_new
     assert again == replace(
         reported,
         confirmation_id=first.confirmation_id,
@@ -86,14 +87,15 @@ async def test_a_registration_by_a_server_with_a_slow_clock_keeps_last_seen(
     devices: DeviceRepository,
 ) -> None:
     """The other attributes are updated."""
-    later = await devices.register(device(minute=30))
-    again = await devices.register(device(later.hardware_id, 20, firmware_version="2.0"))
+    later, _ = await devices.register(device(minute=30))
+    again, is_new = await devices.register(device(later.hardware_id, 20, firmware_version="2.0"))
+    assert not is_new
     assert (again.last_seen_at, again.firmware_version) == (time_at(30), "2.0")
     assert (await stored(devices, later.hardware_id))["gsi1sk"] == time_at(30)
 
 
 async def test_last_seen_is_updated_unless_recent(devices: DeviceRepository) -> None:
-    known = await devices.register(device())
+    known, _ = await devices.register(device())
     assert not await devices.seen(device(known.hardware_id, 4), before="2025-12-31T23:59:00Z")
     assert (await stored(devices, known.hardware_id))["last_seen_at"] == time_at(0)
     assert await devices.seen(
@@ -110,13 +112,14 @@ async def test_posting_data_creates_a_minimal_device_that_a_registration_complet
     unknown = device(capabilities=Capabilities())
     assert await devices.seen(unknown, before="2025-12-31T23:55:00Z")
     assert await devices.get(unknown.hardware_id) == unknown
-    registered = await devices.register(device(unknown.hardware_id, 1))
+    registered, is_new = await devices.register(device(unknown.hardware_id, 1))
+    assert is_new
     assert registered.confirmation_id == unknown.confirmation_id
     assert registered.capabilities.sensors == ("bme280",)
 
 
 async def test_a_name_can_be_set_and_removed(devices: DeviceRepository) -> None:
-    known = await devices.register(device())
+    known, _ = await devices.register(device())
     assert await devices.rename(known.hardware_id, "Gewächshaus 🌱") == replace(
         known, friendly_name="Gewächshaus 🌱"
     )
@@ -133,7 +136,9 @@ async def test_renaming_never_creates_a_device(devices: DeviceRepository) -> Non
 async def test_devices_are_listed_by_activity_in_pages(store_target: StoreTarget) -> None:
     async with open_engine(await store_target.new_settings(), SystemClock()) as engine:
         devices = DeviceRepository(Store(engine))
-        registered = [await devices.register(device(minute=minute)) for minute in (3, 1, 4, 0, 2)]
+        registered = [
+            (await devices.register(device(minute=minute)))[0] for minute in (3, 1, 4, 0, 2)
+        ]
         await devices.seen(replace(registered[3], last_seen_at=time_at(9)), before=time_at(5))
         expected = [time_at(9), *(time_at(minute) for minute in (4, 3, 2, 1))]
         seen: list[Device] = []

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tally.devices.model.records import DAY_MS, Number, Reading
+from tally.devices.model.digests import content_digest
+from tally.devices.model.records import DAY_MS, Number, Reading, StoredBatch
 from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.readings import DEVICE_READINGS, PROCESSED_BATCHES, ReadingRepository
 from tally.errors import Unavailable
@@ -43,29 +44,42 @@ def reading(hardware_id: str, at: int = 0, **changes: Any) -> Reading:
     return replace(base, **changes)
 
 
-async def store_all(readings: ReadingRepository, *to_store: Reading) -> list[bool | Unavailable]:
+def batch(made: Reading) -> StoredBatch:
+    """What is stored under the batch id of a reading."""
+    digest = content_digest(made.timestamp_ms, made.sensors, made.sensor_status)
+    return StoredBatch(made.hardware_id, digest)
+
+
+async def store_all(
+    readings: ReadingRepository, *to_store: Reading
+) -> list[StoredBatch | Unavailable | None]:
     return await readings.store_each(to_store, RECEIVED, NOW, RETENTION)
+
+
+async def latest(readings: ReadingRepository, hardware_id: str) -> Reading | None:
+    return await readings.latest(hardware_id, START_MS + DAY_MS)
 
 
 async def test_a_reading_and_its_batch_id_are_stored_together(readings: ReadingRepository) -> None:
     """With the keys, formats and TTLs of the seed."""
     made = reading(new_hardware_id(), friendly_name="greenhouse", clock_ahead=True)
-    assert await store_all(readings, made) == [True]
+    assert await store_all(readings, made) == [None]
     key = {"hardware_id": made.hardware_id, "ts_batch": f"{made.timestamp_ms:013}#{made.batch_id}"}
     found = await readings.store._engine.get(Get(DEVICE_READINGS, key, consistent=True))
     assert found.item is not None
     assert set(found.item) == {attribute.name for attribute in DEVICE_READINGS.attributes}
     assert found.item["expiration_time"] == made.timestamp_ms // 1000 + RETENTION
-    batch = await readings.store._engine.get(
+    stored = await readings.store._engine.get(
         Get(PROCESSED_BATCHES, {"batch_id": made.batch_id}, consistent=True)
     )
-    assert batch.item == {
+    assert stored.item == {
         "batch_id": made.batch_id,
         "hardware_id": made.hardware_id,
         "received_at": RECEIVED,
+        "content_digest": batch(made).content_digest,
         "expiration_time": NOW + 30 * 86_400,
     }
-    assert await readings.latest(made.hardware_id) == made
+    assert await latest(readings, made.hardware_id) == made
 
 
 async def test_a_duplicate_batch_id_keeps_the_first_reading(
@@ -73,8 +87,8 @@ async def test_a_duplicate_batch_id_keeps_the_first_reading(
 ) -> None:
     first = reading(new_hardware_id())
     again = replace(first, timestamp_ms=first.timestamp_ms + 1, sensors={"bme280_temp_c": 99})
-    assert await store_all(readings, first) == [True]
-    assert await store_all(readings, first, again) == [False, False]
+    assert await store_all(readings, first) == [None]
+    assert await store_all(readings, first, again) == [batch(first), batch(first)]
     found, _ = await readings.between(
         first.hardware_id, (0, 2 * START_MS), forward=True, limit=10, start=None
     )
@@ -86,8 +100,11 @@ async def test_of_concurrent_writes_with_one_batch_id_one_succeeds(
 ) -> None:
     made = reading(new_hardware_id())
     calls = await asyncio.gather(*(store_all(readings, made, made) for _ in range(4)))
-    assert Counter(outcome for outcomes in calls for outcome in outcomes) == {True: 1, False: 7}
-    assert await readings.latest(made.hardware_id) == made
+    assert Counter(outcome for outcomes in calls for outcome in outcomes) == {
+        None: 1,
+        batch(made): 7,
+    }
+    assert await latest(readings, made.hardware_id) == made
 
 
 @pytest.mark.parametrize(
@@ -116,8 +133,8 @@ async def test_the_latest_reading_has_the_latest_timestamp(readings: ReadingRepo
     hardware_id = new_hardware_id()
     made = [reading(hardware_id, offset) for offset in (5, 9, 1)]
     await store_all(readings, *made, reading(new_hardware_id(), 99))
-    assert await readings.latest(hardware_id) == made[1]
-    assert await readings.latest(new_hardware_id()) is None
+    assert await latest(readings, hardware_id) == made[1]
+    assert await latest(readings, new_hardware_id()) is None
 
 
 async def test_a_range_is_inclusive_and_contains_every_batch_of_a_millisecond(

@@ -1,17 +1,16 @@
 """The lock file and the store contain the four tables exactly as in the seed."""
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tally.app import open_engine
+from tally.cli.schema import LOCK_FILE
 from tally.kit.clock import SystemClock
 from tally.store.lockfile import normalize, read_lock
 from tests.devices.conftest import TABLES, StoreTarget
 
-ROOT = Path(__file__).parent.parent.parent
 REQUIRED, OPTIONAL = True, False
 
 
@@ -28,8 +27,8 @@ def attributes(**fields: tuple[str, bool]) -> dict[str, Any]:
     return {name: {"type": kind, "required": required} for name, (kind, required) in fields.items()}
 
 
-# The tables of the seed; key attributes are listed only as keys. `clock_ahead` is the one addition,
-# an optional attribute, which the rules of the seed allow.
+# The tables of the seed; key attributes are listed only as keys. Additions are optional
+# attributes, which the rules of the seed allow.
 SEED: dict[str, dict[str, Any]] = {
     "devices": {
         "version": "1.0.0",
@@ -43,6 +42,8 @@ SEED: dict[str, dict[str, Any]] = {
             last_boot_id=("S", REQUIRED),
             firmware_version=("S", REQUIRED),
             friendly_name=("S", OPTIONAL),
+            is_registered=("BOOL", OPTIONAL),
+            clock_offset_ms=("N", OPTIONAL),
             gsi1pk=("S", REQUIRED),
             gsi1sk=("S", REQUIRED),
         ),
@@ -72,6 +73,7 @@ SEED: dict[str, dict[str, Any]] = {
         "attributes": attributes(
             hardware_id=("S", REQUIRED),
             received_at=("S", REQUIRED),
+            content_digest=("B", OPTIONAL),
             expiration_time=("N", REQUIRED),
         ),
     },
@@ -85,6 +87,8 @@ SEED: dict[str, dict[str, Any]] = {
             last_used_at=("S", OPTIONAL),
             is_active=("BOOL", REQUIRED),
             description=("S", OPTIONAL),
+            hardware_ids=("L", OPTIONAL),
+            group=("S", OPTIONAL),
             gsi1pk=("S", REQUIRED),
             gsi1sk=("S", REQUIRED),
         ),
@@ -94,15 +98,20 @@ SEED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("table", SEED)
 def test_the_lock_file_matches_the_seed(table: str) -> None:
-    locked = tomllib.loads((ROOT / "schema.lock").read_text(encoding="utf-8"))
+    locked = tomllib.loads((LOCK_FILE).read_text(encoding="utf-8"))
     assert locked["tables"][table] == SEED[table]
 
 
 def test_the_code_matches_the_lock_file() -> None:
-    locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
+    locked = {table.name: table for table in read_lock(LOCK_FILE)}
     assert [locked[table.name] for table in TABLES] == [normalize(table) for table in TABLES]
     own = {table.name for table in TABLES if not table.name.startswith("tally-")}
-    assert own == set(SEED) | {"device_rollups"}
+    assert own == set(SEED) | {
+        "device_rollups",
+        "device_rate_limits",
+        "device_claims",
+        "device_deletions",
+    }
 
 
 async def test_created_tables_match_the_declaration(store_target: StoreTarget) -> None:

@@ -12,13 +12,26 @@ from tally.dependencies import Dependencies
 from tally.devices.api.auth import DevicesAuth
 from tally.devices.api.events import ReadingStreams
 from tally.devices.api.handlers import Handlers
+from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
+from tally.devices.api.webhooks import reading_source
+from tally.devices.jobs import devices_jobs
+from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.measurements import MeasurementRepository
+from tally.devices.repository.rate_limits import RateLimitRepository
 from tally.devices.repository.readings import ReadingLog, ReadingRepository, inserted_reading
 from tally.devices.repository.rollups import RollupRepository
 from tally.devices.service.charts import ChartService
+from tally.devices.service.claims import (
+    ADDRESS_BURST,
+    ADDRESS_RATE,
+    TOTAL_BURST,
+    TOTAL_RATE,
+    ClaimService,
+)
+from tally.devices.service.deletions import DeviceDeletions, DeviceDeletionWorker
 from tally.devices.service.devices import (
     LAST_SEEN_INTERVAL,
     NAME_CACHE_SECONDS,
@@ -26,18 +39,20 @@ from tally.devices.service.devices import (
 )
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
+from tally.devices.service.key_scopes import GROUP_CACHE_SECONDS, KeyScopes
 from tally.devices.service.keys import KEY_CACHE_SECONDS, LAST_USED_INTERVAL, ApiKeyService
+from tally.devices.service.rate_limits import SharedRateLimiter
 from tally.devices.service.rollup_builder import RollupBuilder
 from tally.devices.service.rollups import RollupConsumer
-from tally.devices.service.services import DevicesServices
+from tally.devices.service.services import DevicesServices, LifecycleServices
 from tally.instance.repository.consumers import ConsumerLocks, ConsumerRepository
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit.backend import Probe
 from tally.kit.clock import SystemClock
 from tally.kit.endpoints import Api
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import Job
 from tally.kit.operators import protect
-from tally.kit.rate_limiter import RateLimiter
 from tally.kit.tasks import cancel_all
 from tally.kit.ttl_cache import TTLCache
 
@@ -48,6 +63,8 @@ REPOSITORIES: Final = (
     MeasurementRepository,
     RollupRepository,
     ApiKeyRepository,
+    RateLimitRepository,
+    DeviceDeletionRepository,
 )
 MAX_CACHED: Final = 50_000
 
@@ -60,6 +77,7 @@ class Devices:
     services: DevicesServices
     jobs: tuple[Job, ...] = ()
     probes: tuple[Probe, ...] = ()
+    webhook_sources: tuple[WebhookSource, ...] = ()
 
 
 @asynccontextmanager
@@ -81,9 +99,16 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
         ),
         operators=dependencies.operators,
     )
+    lifecycle = LifecycleHandlers(services, dependencies.cursors)
+    api = protect(devices_api(handlers, lifecycle), dependencies.operators)
     consuming = asyncio.create_task(rollups.consumer.run(), name="device-rollups")
     try:
-        yield Devices(protect(devices_api(handlers), dependencies.operators), services)
+        yield Devices(
+            api,
+            services,
+            _jobs(dependencies, services, rollups.builder),
+            webhook_sources=(reading_source(ReadingLog(dependencies.store), inserted_reading),),
+        )
     finally:
         await cancel_all({consuming})
 
@@ -132,9 +157,57 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
         settings.devices_retention_days * 86_400,
     )
     charts = ChartService(builder.measurements, builder.rollups, repository, builder)
+    keys = _keys(dependencies)
     return DevicesServices(
-        _keys(dependencies), devices, ingestion, ReadingHistory(readings, repository), charts
+        keys,
+        devices,
+        ingestion,
+        ReadingHistory(readings, repository, clock),
+        charts,
+        KeyScopes(repository, TTLCache(clock, GROUP_CACHE_SECONDS, MAX_CACHED)),
+        LifecycleServices(
+            _claims(dependencies, keys),
+            DeviceDeletions(DeviceDeletionRepository(store), repository, clock),
+        ),
     )
+
+
+def _claims(dependencies: Dependencies, keys: ApiKeyService) -> ClaimService:
+    clock, limits = dependencies.clock, RateLimitRepository(dependencies.store)
+    return ClaimService(
+        ApiKeyRepository(dependencies.store),
+        keys,
+        clock,
+        SharedRateLimiter(
+            limits,
+            clock,
+            per_second=ADDRESS_RATE,
+            burst=ADDRESS_BURST,
+            rule="too many claims from this address",
+        ),
+        SharedRateLimiter(
+            limits, clock, per_second=TOTAL_RATE, burst=TOTAL_BURST, rule="too many claims"
+        ),
+    )
+
+
+def _jobs(
+    dependencies: Dependencies, services: DevicesServices, builder: RollupBuilder
+) -> tuple[Job, ...]:
+    store = dependencies.store
+    worker = DeviceDeletionWorker(
+        DeviceDeletionRepository(store),
+        DeviceRepository(store),
+        services.devices,
+        builder.rollups,
+        ReadingRepository(store),
+        builder.measurements,
+        dependencies.operators,
+        dependencies.clock,
+    )
+    # The lock is shared with other instances, whose time no test controls.
+    locks = ConsumerLocks(ConsumerRepository(store), SystemClock(), new_uuid())
+    return devices_jobs(worker, locks)
 
 
 def _keys(dependencies: Dependencies) -> ApiKeyService:
@@ -143,7 +216,13 @@ def _keys(dependencies: Dependencies) -> ApiKeyService:
         ApiKeyRepository(dependencies.store),
         clock,
         dependencies.secret(dependencies.settings.devices_key_pepper, "devices-pepper.key"),
-        RateLimiter(clock, per_second=limit, burst=2 * limit),
+        SharedRateLimiter(
+            RateLimitRepository(dependencies.store),
+            clock,
+            per_second=limit,
+            burst=2 * limit,
+            rule=f"at most {limit} requests per second with this key",
+        ),
         TTLCache(clock, KEY_CACHE_SECONDS, MAX_CACHED),
         TTLCache(clock, LAST_USED_INTERVAL.total_seconds(), MAX_CACHED),
     )

@@ -21,7 +21,7 @@ from tally.instance.stream_limits import StreamLimits
 from tally.kit.addresses import client_address
 from tally.kit.clock import Clock
 from tally.kit.event_stream import EventStream
-from tally.kit.jobs import Job
+from tally.kit.jobs import Job, JobSchedule
 from tally.kit.metrics import Metrics
 from tally.settings import Settings
 from tally.store.store import Store
@@ -30,6 +30,12 @@ from tally.store.store import Store
 FindActiveSessions: TypeAlias = Callable[[Sequence[str]], Awaitable[set[str]]]
 
 CHECK_SECONDS: Final = 2.0
+
+STREAMS_SCHEDULE: Final = JobSchedule(
+    name="streams",
+    description="Reports the open streams of this instance and ends those without a session",
+    interval=CHECK_SECONDS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +107,7 @@ class OpenStreams:
                 events.end()
 
     def job(self) -> Job:
-        return Job(
-            name="streams",
-            description="Reports the open streams of this instance and ends those without a"
-            " session",
-            run=self.maintain,
-            interval=CHECK_SECONDS,
-        )
+        return STREAMS_SCHEDULE.job(self.maintain)
 
     async def maintain(self) -> None:
         """Renew the lease of this instance and end the streams whose session has ended."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tally.dependencies import Dependencies
 from tally.embedded.postgres import open_postgres
 from tally.embedded.valkey import ValkeyServer, open_valkey_server
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit.backend import Probe
 from tally.kit.clock import SystemClock
 from tally.kit.endpoints import Api
@@ -74,6 +75,7 @@ class Scoreboard:
     redis: InstrumentedRedis
     # None if REDIS_URL names an external server.
     valkey: ValkeyServer | None
+    webhook_sources: tuple[WebhookSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -331,7 +331,8 @@ def _check_projected(operation: Query | Scan, index: Index) -> None:
     used: set[str] = set()
     if not index.local:
         used |= {str(path.parts[0]) for path in operation.projection}
-    if operation.filter is not None and isinstance(operation, Query):
+    is_whole = index.local and operation.whole_items
+    if operation.filter is not None and isinstance(operation, Query) and not is_whole:
         used |= attribute_names(operation.filter)
     missing = used - projected_names(operation.table, index)
     if missing:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from tally.devices.model.records import ApiKey
 from tally.devices.service.keys import ApiKeyService
 from tally.kit.auth import api_key
 from tally.kit.rate_limits import record_rate_limit
@@ -15,5 +16,8 @@ class DevicesAuth:
 
     keys: ApiKeyService
 
-    async def require_board(self, request: Request) -> None:
-        record_rate_limit(request.scope, await self.keys.authenticate(api_key(request)))
+    async def require_board(self, request: Request) -> ApiKey:
+        """Return the key of a request, whose scope the handler checks."""
+        key, status = await self.keys.authenticate(api_key(request))
+        record_rate_limit(request.scope, status)
+        return key

@@ -42,8 +42,9 @@ class Handlers:
         return Json({"status": "ok"})
 
     async def register_board(self, request: Request) -> ASGIApp:
-        await self.auth.require_board(request)
+        key = await self.auth.require_board(request)
         body = await read_json(request, requests.RegistrationBody, gzip=True)
+        await self.services.scopes.require(key, body.hardware_id)
         device, is_new = await self.services.devices.register(
             body.hardware_id,
             body.boot_id,
@@ -53,16 +54,16 @@ class Handlers:
         return Json(responses.confirmation_body(device, is_new=is_new))
 
     async def send_readings(self, request: Request) -> ASGIApp:
-        await self.auth.require_board(request)
+        key = await self.auth.require_board(request)
         sender, submissions = requests.parse_data(await read_body(request, gzip=True))
+        await self.services.scopes.require(key, sender.hardware_id)
         receipt = await self.services.ingestion.ingest(sender, submissions)
         return Json(responses.receipt_body(receipt))
 
     async def create_key(self, request: Request) -> ASGIApp:
         body = await read_json(request, requests.NewKeyBody)
-        key, raw = await self.services.keys.create(body.description)
-        created = responses.CreatedKeyBody(key.key_id, raw, key.created_at, key.description)
-        return Json(created, 201, {"Cache-Control": "no-store"})
+        key, raw = await self.services.keys.create(body.description, body.hardware_ids, body.group)
+        return Json(responses.created_key_body(key, raw), 201, {"Cache-Control": "no-store"})
 
     async def list_keys(self, request: Request) -> ASGIApp:
         query = read_query(request, requests.ListQuery)

@@ -5,8 +5,11 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from tally.devices.api.handlers import Handlers
+from tally.devices.api.lifecycle_handlers import LifecycleHandlers
+from tally.devices.api.lifecycle_routes import LIFECYCLE_PATH_TYPES, lifecycle_endpoints
 from tally.devices.api.schemas import examples, fields, requests, responses
 from tally.errors import (
+    Forbidden,
     Invalid,
     NotFound,
     RateLimited,
@@ -47,6 +50,7 @@ _DATA_PLANE: Final[tuple[TallyError, ...]] = (
     Unauthenticated("The X-API-Key header is missing", code="missing_api_key"),
     Unauthenticated("Invalid API key", code="invalid_api_key"),
     Unauthenticated("The API key has been revoked", code="key_revoked"),
+    Forbidden(f"The API key is not for {examples.HARDWARE_ID}", code="key_not_for_board"),
     _TOO_LARGE,
     _UNSUPPORTED_MEDIA,
     RateLimited("Too many requests with this key", retry_after=1),
@@ -76,7 +80,7 @@ _READINGS: Final[dict[str, Any]] = {
 }
 
 
-def devices_api(handlers: Handlers) -> Api:
+def devices_api(handlers: Handlers, lifecycle: LifecycleHandlers) -> Api:
     """Build the API. All routes are below `/devices`."""
     return Api(
         name="devices",
@@ -87,8 +91,9 @@ def devices_api(handlers: Handlers) -> Api:
             *_devices(handlers),
             *_readings(handlers),
             *_streams(handlers),
+            *lifecycle_endpoints(lifecycle),
         ),
-        path_types=_PATH_TYPES,
+        path_types={**_PATH_TYPES, **LIFECYCLE_PATH_TYPES},
         security_schemes=SECURITY,
     )
 
@@ -147,7 +152,8 @@ def _keys(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/api-keys",
             handlers.create_key,
             "Create an API key",
-            description="Only this response contains the key.",
+            description="For all boards, for those in `hardware_ids`, or for those of `group`."
+            " Only this response contains the key.",
             request=requests.NewKeyBody,
             request_example=requests.NewKeyBody(examples.KEY_DESCRIPTION),
             response=responses.CreatedKeyBody,

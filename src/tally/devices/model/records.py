@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,8 @@ class Device:
     last_boot_id: str
     firmware_version: str
     friendly_name: str | None = None
+    # How far the board's clock was ahead of the server's, if positive.
+    clock_offset_ms: int | None = None
 
 
 class Sender(msgspec.Struct, frozen=True, gc=False):
@@ -76,20 +78,28 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A reading that failed validation: its index in the request, the invalid field and why."""
+    """A reading that is not stored: its index in the request, the field at fault and why."""
 
     index: int
     field: str
     why: str
     batch_id: str | None = None
+    code: str = "invalid_field"
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The outcome of a request. Every batch id is in exactly one of the three lists."""
+    """The outcome of a request. Every reading is in exactly one of the three lists."""
 
     acknowledged: Sequence[str] = ()
     duplicates: Sequence[str] = ()
     rejected: Sequence[Rejection] = ()
+
+
+class StoredBatch(msgspec.Struct, frozen=True, gc=False):
+    """What is recorded under a batch id. Batches of earlier versions have no digest."""
+
+    hardware_id: str
+    content_digest: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,38 @@ class ApiKey:
     is_active: bool
     description: str | None = None
     last_used_at: str | None = None
+    # The boards that may use the key; empty: every board, or those of the group.
+    hardware_ids: tuple[str, ...] = ()
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """A request to delete a device, or its readings in a time range, and its progress."""
+
+    deletion_id: str
+    hardware_id: str
+    kind: Literal["device", "readings"]
+    time_range: tuple[int, int]
+    requested_at: str
+    requested_by: str
+    status: Literal["pending", "running", "done"] = "pending"
+    deleted_readings: int = 0
+    # When all readings were deleted; what remains are the roll-ups and the record of the device.
+    readings_deleted_at: int | None = None
+    finished_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A one-time code as stored: its hash, until when it is valid, and for which board."""
+
+    code_hash: str
+    created_at: str
+    created_by: str
+    expires_at: int
+    hardware_id: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,18 @@
 """The table `devices`: registered boards and their last activity."""
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tally.devices.model.records import Capabilities, Device
-from tally.store.access import GetItem, Query, UpdateItem, access, param
+from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access, param
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, F, exists, not_exists
 from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
-from tally.store.values import Key
+from tally.store.values import Item, Key
 
 ALL_DEVICES: Final = "devices"
 MAX_DEVICES: Final = 10_000_000
@@ -34,6 +35,8 @@ DEVICES = Table(
         Attribute("last_boot_id", "S", required=True, about="UUID v4 of the latest boot"),
         Attribute("firmware_version", "S", required=True),
         Attribute("friendly_name", "S", about="set by an operator"),
+        Attribute("is_registered", "BOOL", about="false until a board that sent data registers"),
+        Attribute("clock_offset_ms", "N", about="how far the board's clock is ahead"),
         Attribute("gsi1pk", "S", required=True, about='always "devices"'),
         Attribute("gsi1sk", "S", required=True, about="equals last_seen_at"),
     ),
@@ -77,41 +80,51 @@ class DeviceRepository:
         trigger="POST /register",
         frequency="At every boot of a board",
     )
-    async def register(self, device: Device) -> Device:
-        """Create or update a device. Its confirmation id and first registration never change."""
-        actions = (
-            F("capabilities").set(
-                {
-                    "sensors": list(device.capabilities.sensors),
-                    "features": dict(device.capabilities.features),
-                }
-            ),
-            F("last_boot_id").set(device.last_boot_id),
-            F("firmware_version").set(device.firmware_version),
+    async def register(self, device: Device) -> tuple[Device, bool]:
+        """Create or update a device; also return whether it registers for the first time.
+
+        Its confirmation id and the time when it was created never change.
+        """
+        changed = _registered_attributes(device)
+        key = {"hardware_id": device.hardware_id}
+        actions: tuple[Action, ...] = (
+            *(F(name).set(value) for name, value in changed.items()),
+            F("is_registered").remove(),
             *_initial_only(device),
         )
-        key = {"hardware_id": device.hardware_id}
         is_not_older = not_exists("last_seen_at") | (F("last_seen_at") <= device.last_seen_at)
         try:
-            item = await self.store.update(
+            old = await self.store.update(
                 DEVICES,
                 key,
                 *actions,
                 *_last_seen(device.last_seen_at),
                 condition=is_not_older,
-                returns="ALL_NEW",
+                returns="ALL_OLD",
             )
         except ConditionFailed:
             # A server whose clock is ahead recorded a later time, which must not decrease.
-            item = await self.store.update(
-                DEVICES, key, *actions, condition=exists("hardware_id"), returns="ALL_NEW"
+            old = await self.store.update(
+                DEVICES, key, *actions, condition=exists("hardware_id"), returns="ALL_OLD"
             )
-        return _device(item or {})
+            return _device({**(old or {}), **changed}), _is_unregistered(old)
+        initial = {
+            **key,
+            "confirmation_id": device.confirmation_id,
+            "first_registered_at": device.first_registered_at,
+        }
+        item = {**initial, **(old or {}), **changed, "last_seen_at": device.last_seen_at}
+        return _device(item), _is_unregistered(old)
 
     @access(
         "Update last seen",
         UpdateItem(
-            key=_KEY, condition=not_exists("hardware_id") | (F("last_seen_at") <= param("before"))
+            key=_KEY,
+            condition=(
+                exists("hardware_id") & (F("last_seen_at") <= param("before")),
+                not_exists("hardware_id"),
+            ),
+            requests=2,
         ),
         table=DEVICES,
         by="system",
@@ -120,20 +133,73 @@ class DeviceRepository:
     )
     async def seen(self, device: Device, before: str) -> bool:
         """Record activity, unless it was recorded after `before`. Creates unknown devices."""
+        key = {"hardware_id": device.hardware_id}
         actions: tuple[Action, ...] = (
-            F("capabilities").set(F("capabilities").if_not_exists({"sensors": [], "features": {}})),
             F("last_boot_id").set(device.last_boot_id),
             F("firmware_version").set(device.firmware_version),
+            *_clock_offset(device),
+            *_last_seen(device.last_seen_at),
         )
-        is_due = not_exists("hardware_id") | (F("last_seen_at") <= before)
-        actions = (*actions, *_initial_only(device), *_last_seen(device.last_seen_at))
+        is_due = exists("hardware_id") & (F("last_seen_at") <= before)
+        try:
+            await self.store.update(DEVICES, key, *actions, condition=is_due)
+        except ConditionFailed as error:
+            if error.item is not None:
+                return False
+        else:
+            return True
+        initial = (
+            F("capabilities").set({"sensors": [], "features": {}}),
+            F("is_registered").set(False),
+            *_initial_only(device),
+        )
         try:
             await self.store.update(
-                DEVICES, {"hardware_id": device.hardware_id}, *actions, condition=is_due
+                DEVICES, key, *actions, *initial, condition=not_exists("hardware_id")
             )
         except ConditionFailed:
             return False
         return True
+
+    @access(
+        "Update clock offset",
+        UpdateItem(key=_KEY, condition=exists("hardware_id")),
+        table=DEVICES,
+        by="system",
+        trigger="POST /data",
+        frequency="When the clock of a board starts or stops being wrong",
+    )
+    async def update_clock_offset(self, device: Device) -> None:
+        with suppress(ConditionFailed):  # deleted
+            await self.store.update(
+                DEVICES,
+                {"hardware_id": device.hardware_id},
+                *_clock_offset(device),
+                condition=exists("hardware_id"),
+            )
+
+    @access(
+        "Delete device",
+        DeleteItem(key=_KEY),
+        table=DEVICES,
+        by="both",
+        trigger="Job devices-deletions",
+        frequency="Per deleted device",
+    )
+    async def delete(self, hardware_id: str) -> None:
+        await self.store.delete(DEVICES, {"hardware_id": hardware_id})
+
+    @access(
+        "Get group of device",
+        GetItem(key=_KEY, project=("group",)),
+        table=DEVICES,
+        by="user",
+        trigger="POST /register, POST /data",
+        frequency="Per request with a key of a group, cached for seconds",
+    )
+    async def group_of(self, hardware_id: str) -> str | None:
+        item = await self.store.get(DEVICES, {"hardware_id": hardware_id}, project=("group",))
+        return None if item is None else item.get("group")
 
     @access(
         "Update friendly name",
@@ -195,6 +261,29 @@ class DeviceRepository:
             yield item["hardware_id"]
 
 
+def _registered_attributes(device: Device) -> Item:
+    """Return what every registration replaces."""
+    capabilities = device.capabilities
+    return {
+        "capabilities": {
+            "sensors": list(capabilities.sensors),
+            "features": dict(capabilities.features),
+        },
+        "last_boot_id": device.last_boot_id,
+        "firmware_version": device.firmware_version,
+    }
+
+
+def _is_unregistered(old: Mapping[str, Any] | None) -> bool:
+    """Whether a device did not exist, or had only sent data."""
+    return not old or old.get("is_registered") is False
+
+
+def _clock_offset(device: Device) -> tuple[Action, ...]:
+    offset = device.clock_offset_ms
+    return () if offset is None else (F("clock_offset_ms").set(offset),)
+
+
 def _initial_only(device: Device) -> tuple[Action, ...]:
     return (
         F("confirmation_id").set(F("confirmation_id").if_not_exists(device.confirmation_id)),
@@ -220,4 +309,5 @@ def _device(item: Mapping[str, Any]) -> Device:
         last_boot_id=item["last_boot_id"],
         firmware_version=item["firmware_version"],
         friendly_name=item.get("friendly_name"),
+        clock_offset_ms=item.get("clock_offset_ms"),
     )

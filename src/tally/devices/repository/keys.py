@@ -1,12 +1,16 @@
-"""The table `api_keys`: hashes of API keys, never the keys themselves."""
+"""The tables `api_keys` and `device_claims`: API keys, and one-time codes to obtain them.
+
+They hold hashes, never the keys and codes themselves.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tally.devices.model.records import ApiKey
-from tally.store.access import PutItem, Query, UpdateItem, access, param
-from tally.store.errors import ConditionFailed
+from tally.devices.model.records import ApiKey, Claim
+from tally.store.access import PutItem, Query, TransactWriteItems, UpdateItem, access, param
+from tally.store.api import Put, Update
+from tally.store.errors import ConditionFailed, TransactionCancelled
 from tally.store.expressions import F, exists, not_exists
 from tally.store.schema import Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
@@ -33,21 +37,43 @@ API_KEYS = Table(
         Attribute("last_used_at", "S", about="RFC 3339"),
         Attribute("is_active", "BOOL", required=True, about="false after revocation"),
         Attribute("description", "S", about="set by an operator"),
+        Attribute("hardware_ids", "L", about="the boards that may use the key"),
+        Attribute("group", "S", about="the group whose boards may use the key"),
         Attribute("gsi1pk", "S", required=True, about='always "api_keys"'),
         Attribute("gsi1sk", "S", required=True, about="equals created_at"),
     ),
 )
 
+DEVICE_CLAIMS = Table(
+    "device_claims",
+    partition=S("code_hash"),
+    ttl="expires_at",
+    attributes=(
+        Attribute("code_hash", "S", required=True, about="SHA-256 of pepper and code, hexadecimal"),
+        Attribute("created_at", "S", required=True, about="RFC 3339"),
+        Attribute("created_by", "S", required=True, about="name of the operator"),
+        Attribute("hardware_id", "S", about="the only board that may use the code"),
+        Attribute("description", "S", about="of the API key"),
+        Attribute("key_id", "S", about="the API key, once the code is used"),
+        Attribute("expires_at", "N", required=True, about="epoch seconds"),
+    ),
+)
 
 _KEY: Final = {"key_id": param("keyId")}
+_IS_VALID = (
+    exists("code_hash")
+    & not_exists("key_id")
+    & (F("expires_at") > param("now"))
+    & (not_exists("hardware_id") | (F("hardware_id") == param("hardwareId")))
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyRepository:
-    """API keys by hash and by creation time."""
+    """API keys by hash and by creation time, and codes by hash."""
 
     store: Store
-    tables: ClassVar = (API_KEYS,)
+    tables: ClassVar = (API_KEYS, DEVICE_CLAIMS)
 
     @access(
         "Create API key",
@@ -58,17 +84,7 @@ class ApiKeyRepository:
         frequency="Rare",
     )
     async def create(self, key: ApiKey) -> None:
-        item: Item = {
-            "key_id": key.key_id,
-            "api_key_hash": key.api_key_hash,
-            "created_at": key.created_at,
-            "is_active": key.is_active,
-            "gsi1pk": ALL_KEYS,
-            "gsi1sk": key.created_at,
-        }
-        if key.description is not None:
-            item["description"] = key.description
-        await self.store.put(API_KEYS, item, condition=not_exists("key_id"))
+        await self.store.put(API_KEYS, key_item(key), condition=not_exists("key_id"))
 
     @access(
         "Look up API key by hash",
@@ -140,6 +156,78 @@ class ApiKeyRepository:
             return False
         return True
 
+    @access(
+        "Create claim",
+        PutItem(key={"code_hash": param("hash")}, condition=not_exists("code_hash")),
+        table=DEVICE_CLAIMS,
+        by="user",
+        trigger="POST /claims",
+        frequency="Per new board",
+    )
+    async def create_claim(self, claim: Claim) -> None:
+        item: Item = {
+            "code_hash": claim.code_hash,
+            "created_at": claim.created_at,
+            "created_by": claim.created_by,
+            "expires_at": claim.expires_at,
+        }
+        if claim.hardware_id is not None:
+            item["hardware_id"] = claim.hardware_id
+        if claim.description is not None:
+            item["description"] = claim.description
+        await self.store.put(DEVICE_CLAIMS, item, condition=not_exists("code_hash"))
+
+    @access(
+        "Use claim",
+        TransactWriteItems(
+            UpdateItem(key={"code_hash": param("hash")}, condition=_IS_VALID),
+            PutItem(table=API_KEYS, key=_KEY, condition=not_exists("key_id")),
+        ),
+        table=DEVICE_CLAIMS,
+        tables=(API_KEYS,),
+        by="user",
+        trigger="POST /claim",
+        frequency="Per new board",
+        bound=2,
+    )
+    async def use_claim(self, code_hash: str, hardware_id: str, key: ApiKey, now: int) -> bool:
+        """Create the key, if the code is valid for this board and was not used before."""
+        is_valid = (
+            exists("code_hash")
+            & not_exists("key_id")
+            & (F("expires_at") > now)
+            & (not_exists("hardware_id") | (F("hardware_id") == hardware_id))
+        )
+        use = Update(
+            DEVICE_CLAIMS, {"code_hash": code_hash}, (F("key_id").set(key.key_id),), is_valid
+        )
+        try:
+            await self.store.transact([use, Put(API_KEYS, key_item(key), not_exists("key_id"))])
+        except TransactionCancelled as error:
+            if error.reasons[0].condition_failed:
+                return False
+            raise
+        return True
+
+
+def key_item(key: ApiKey) -> Item:
+    """Return the item of a new key."""
+    item: Item = {
+        "key_id": key.key_id,
+        "api_key_hash": key.api_key_hash,
+        "created_at": key.created_at,
+        "is_active": key.is_active,
+        "gsi1pk": ALL_KEYS,
+        "gsi1sk": key.created_at,
+    }
+    if key.description is not None:
+        item["description"] = key.description
+    if key.hardware_ids:
+        item["hardware_ids"] = list(key.hardware_ids)
+    if key.group is not None:
+        item["group"] = key.group
+    return item
+
 
 def _key(item: Mapping[str, Any]) -> ApiKey:
     return ApiKey(
@@ -149,4 +237,6 @@ def _key(item: Mapping[str, Any]) -> ApiKey:
         is_active=item["is_active"],
         description=item.get("description"),
         last_used_at=item.get("last_used_at"),
+        hardware_ids=tuple(item.get("hardware_ids", ())),
+        group=item.get("group"),
     )

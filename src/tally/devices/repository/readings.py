@@ -10,8 +10,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tally import errors
-from tally.devices.model.records import BATCH_TTL_SECONDS, MAX_READINGS, Reading
-from tally.store.access import PutItem, Query, TransactWriteItems, access, param, to_unavailable
+from tally.devices.model.digests import content_digest
+from tally.devices.model.records import BATCH_TTL_SECONDS, MAX_READINGS, Reading, StoredBatch
+from tally.store.access import (
+    BatchWriteItem,
+    PutItem,
+    Query,
+    TransactWriteItems,
+    access,
+    param,
+    to_unavailable,
+)
 from tally.store.api import BatchPut, ColumnarItems, TransactionBatch
 from tally.store.change_logs import change_log
 from tally.store.changes import Change
@@ -50,6 +59,7 @@ PROCESSED_BATCHES = Table(
         Attribute("batch_id", "S", required=True, about="as in device_readings"),
         Attribute("hardware_id", "S", required=True, about="MAC address"),
         Attribute("received_at", "S", required=True, about="RFC 3339, first receipt"),
+        Attribute("content_digest", "B", about="of time, sensors and sensor_status"),
         Attribute(
             "expiration_time",
             "N",
@@ -65,6 +75,9 @@ _IS_NEW = not_exists("batch_id")
 # Columns of fewer readings cost more than they save.
 MIN_COLUMNAR_READINGS = 4
 MAX_EXPORTED_READINGS = 50_000_000
+MAX_DELETED = 500  # by one call
+# So many readings of a clock that was ahead are searched for an older, correct one.
+MAX_NEWEST_READINGS = 20_000
 
 
 def reading_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
@@ -72,6 +85,11 @@ def reading_range(hardware_id: str, time_range: tuple[int, int]) -> Condition:
     return (F("hardware_id") == hardware_id) & F("ts_batch").between(
         f"{first:013}#", f"{last:013}#\uffff"
     )
+
+
+def _until(hardware_id: str, last: int) -> Condition:
+    is_earlier: Condition = F("ts_batch") <= f"{last:013}#\uffff"
+    return (F("hardware_id") == hardware_id) & is_earlier
 
 
 READING_RANGE = reading_range(param("hardwareId"), (param("from"), param("to")))
@@ -105,30 +123,55 @@ class ReadingRepository:
     )
     async def store_each(
         self, readings: Sequence[Reading], received_at: str, now: int, retention: int
-    ) -> list[bool | errors.Unavailable]:
+    ) -> list[StoredBatch | errors.Unavailable | None]:
         """Store each reading in a separate transaction.
 
-        Return, per reading, True if stored, False if a duplicate, or an error.
+        Return, per reading, None if stored, what its batch id was used for before, or an error.
         """
         batch = {"received_at": received_at, "expiration_time": now + BATCH_TTL_SECONDS}
         shapes = {(reading.friendly_name, reading.clock_ahead) for reading in readings}
         is_columnar = len(readings) >= MIN_COLUMNAR_READINGS and len(shapes) == 1
         writes = (_columnar_writes if is_columnar else _item_writes)(readings, batch, retention)
-        return [_outcome(result) for result in await self.store.transact_each(writes)]
+        results = await self.store.transact_each(writes)
+        return [
+            None if result is None else _outcome(result, reading)
+            for reading, result in zip(readings, results, strict=True)
+        ]
 
     @access(
         "Latest reading",
-        Query(where=F("hardware_id") == param("hardwareId"), forward=False, limit=1),
+        Query(where=_until(param("hardwareId"), param("until")), forward=False, limit=1),
         table=DEVICE_READINGS,
         by="user",
         trigger="GET /devices/{hardware_id}/latest",
         frequency="Per request",
     )
-    async def latest(self, hardware_id: str) -> Reading | None:
+    async def latest(self, hardware_id: str, until_ms: int) -> Reading | None:
+        """Return the newest reading until this time, which may be of a clock that was ahead."""
         page = await self.store.query(
-            DEVICE_READINGS, F("hardware_id") == hardware_id, forward=False, limit=1
+            DEVICE_READINGS, _until(hardware_id, until_ms), forward=False, limit=1
         )
         return _reading(page.items[0]) if page.items else None
+
+    @access(
+        "Newest readings",
+        Query(where=_until(param("hardwareId"), param("until")), forward=False),
+        table=DEVICE_READINGS,
+        by="user",
+        trigger="GET /devices/{hardware_id}/latest",
+        frequency="For boards whose clock was ahead",
+        bound=MAX_NEWEST_READINGS,
+    )
+    async def newest(self, hardware_id: str, until_ms: int) -> AsyncGenerator[Reading, None]:
+        """Iterate over the newest readings until this time, newest first."""
+        async for item in self.store.items(
+            DEVICE_READINGS,
+            _until(hardware_id, until_ms),
+            forward=False,
+            page=500,
+            overflow="stop",
+        ):
+            yield _reading(item)
 
     @access(
         "Readings by time range",
@@ -175,10 +218,36 @@ class ReadingRepository:
         ):
             yield _reading(item)
 
+    @access(
+        "Delete readings",
+        Query(where=READING_RANGE, project=("hardware_id", "ts_batch"))
+        + BatchWriteItem(key={"hardware_id": param("hardwareId"), "ts_batch": param("tsBatch")}),
+        table=DEVICE_READINGS,
+        by="system",
+        trigger="Job devices-deletions",
+        frequency="Per 500 deleted readings",
+        bound=MAX_DELETED,
+    )
+    async def delete_page(
+        self, hardware_id: str, time_range: tuple[int, int], start: Key | None
+    ) -> tuple[int, Key | None]:
+        """Delete a page of readings; return their number and the start of the next page."""
+        page = await self.store.query(
+            DEVICE_READINGS,
+            reading_range(hardware_id, time_range),
+            project=("hardware_id", "ts_batch"),
+            limit=MAX_DELETED,
+            start=start,
+            consistent=True,
+        )
+        await self.store.write_many(DEVICE_READINGS, deletes=page.items)
+        return len(page.items), page.next
+
 
 def _columnar_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
     """Build the transactions for readings that share a friendly name and `clock_ahead`."""
     devices = [reading.hardware_id for reading in readings]
+    digests = [_digest(reading) for reading in readings]
     ids = [reading.batch_id for reading in readings]
     times = [reading.timestamp_ms for reading in readings]
     items = ColumnarItems(
@@ -199,7 +268,7 @@ def _columnar_writes(readings: Sequence[Reading], batch: Item, retention: int) -
     return TransactionBatch(
         BatchPut(
             PROCESSED_BATCHES,
-            ColumnarItems({"batch_id": ids, "hardware_id": devices}),
+            ColumnarItems({"batch_id": ids, "hardware_id": devices, "content_digest": digests}),
             batch,
             _IS_NEW,
         ),
@@ -212,7 +281,14 @@ def _item_writes(readings: Sequence[Reading], batch: Item, retention: int) -> Tr
     batches, items = [], []
     for reading in readings:
         hardware_id, batch_id, time = reading.hardware_id, reading.batch_id, reading.timestamp_ms
-        batches.append({"batch_id": batch_id, "hardware_id": hardware_id, **batch})
+        batches.append(
+            {
+                "batch_id": batch_id,
+                "hardware_id": hardware_id,
+                "content_digest": _digest(reading),
+                **batch,
+            }
+        )
         items.append(
             {
                 "hardware_id": hardware_id,
@@ -238,16 +314,19 @@ def _optional_attributes(reading: Reading) -> Item:
     return {**item, "clock_ahead": True} if reading.clock_ahead else item
 
 
-def _outcome(error: StoreError | None) -> bool | errors.Unavailable:
-    """Map a failed condition to False, a duplicate, and other failures to a retryable error."""
-    if error is None:
-        return True
+def _digest(reading: Reading) -> bytes:
+    return content_digest(reading.timestamp_ms, reading.sensors, reading.sensor_status)
+
+
+def _outcome(error: StoreError, reading: Reading) -> StoredBatch | errors.Unavailable:
+    """Map a failed condition to the stored batch, and other failures to a retryable error."""
     if isinstance(error, TransactionCancelled):
-        return (
-            False
-            if error.reasons[0].condition_failed
-            else to_unavailable(StoreUnavailable(str(error)))
-        )
+        reason = error.reasons[0]
+        if not reason.condition_failed:
+            return to_unavailable(StoreUnavailable(str(error)))
+        # The item has expired since the condition failed: the reading was a duplicate then.
+        item = reason.item or {"hardware_id": reading.hardware_id}
+        return StoredBatch(item["hardware_id"], item.get("content_digest"))
     if isinstance(error, StoreUnavailable):
         return to_unavailable(error)
     raise error

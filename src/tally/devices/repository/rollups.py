@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 from tally.devices.model.rollups import Rollup, SensorRollup
 from tally.store.access import (
     BatchGetItem,
+    BatchWriteItem,
     DeleteItem,
     GetItem,
     PutItem,
@@ -55,6 +56,7 @@ DEVICE_ROLLUPS = Table(
 # Sort before and after the keys of all devices.
 NONE_BUILT: Final = "-"
 ALL_BUILT: Final = "~"
+MAX_DELETED_ROLLUPS: Final = 500  # by one call
 MAX_WRITES: Final = 99  # of a transaction, beside the position
 MAX_DEVICE_ROLLUPS: Final = 2_000_000  # hours and days of a hundred years
 _CONSUMER_KEY: Final = {"hardware_id": "*", "bucket": "consumer"}
@@ -252,6 +254,28 @@ class RollupRepository:
             entry = item.get("sensors", {}).get(sensor)
             rollup = None if entry is None else _decode(entry)
             yield _start(item), rollup, "has_omitted_sensors" in item
+
+    @access(
+        "Delete roll-ups of device",
+        Query(where=F("hardware_id") == param("hardwareId"), project=("hardware_id", "bucket"))
+        + BatchWriteItem(key={"hardware_id": param("hardwareId"), "bucket": param("bucket")}),
+        table=DEVICE_ROLLUPS,
+        by="system",
+        trigger="Job devices-deletions",
+        frequency="Per 500 roll-ups of a deleted device",
+        bound=MAX_DELETED_ROLLUPS,
+    )
+    async def delete_page(self, hardware_id: str) -> int:
+        """Delete a page of roll-ups; return their number."""
+        page = await self.store.query(
+            DEVICE_ROLLUPS,
+            F("hardware_id") == hardware_id,
+            project=("hardware_id", "bucket"),
+            limit=MAX_DELETED_ROLLUPS,
+            consistent=True,
+        )
+        await self.store.write_many(DEVICE_ROLLUPS, deletes=page.items)
+        return len(page.items)
 
 
 def _is_unchanged(state: ConsumerState) -> Condition:

@@ -1,20 +1,23 @@
 """Queries over stored readings: the latest, a time range, or an export."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
-from tally.devices.model.records import MAX_TIMESTAMP_MS, PageKey, Reading
+from tally.devices.model.records import DAY_MS, MAX_TIMESTAMP_MS, PageKey, Reading
 from tally.devices.model.validation import check_hardware_id
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.readings import ReadingRepository
 from tally.errors import Invalid, NotFound
+from tally.kit.clock import Clock
 from tally.kit.fair_limiter import FairLimiter
 from tally.kit.time_slices import TimeSlices
 
 TimeRange: TypeAlias = tuple[int, int]
 MAX_CONCURRENT_EXPORTS: Final = 2
+SLICE_READINGS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class ReadingHistory:
 
     readings: ReadingRepository
     devices: DeviceRepository
+    clock: Clock
     # An export holds a slot while it reads and encodes a chunk, not while it waits for its client.
     export_limiter: FairLimiter = field(
         default_factory=partial(FairLimiter, MAX_CONCURRENT_EXPORTS)
@@ -32,14 +36,32 @@ class ReadingHistory:
 
     async def latest(self, hardware_id: str) -> Reading:
         await self._require_device(hardware_id)
-        reading = await self.readings.latest(hardware_id)
+        reading = await self.find_latest(hardware_id)
         if reading is None:
             raise NotFound(f"Device {hardware_id} has no readings", code="no_readings")
         return reading
 
     async def find_latest(self, hardware_id: str) -> Reading | None:
-        """Return the latest reading of a device, or None if it has none."""
-        return await self.readings.latest(hardware_id)
+        """Return the latest reading of a device, or None if it has none.
+
+        Readings of a clock that was ahead do not count.
+        """
+        until = self.clock.milliseconds() + DAY_MS
+        reading = await self.readings.latest(hardware_id, until)
+        if reading is None or not reading.clock_ahead:
+            return reading
+        return await self._find_trusted(hardware_id, reading.timestamp_ms)
+
+    async def _find_trusted(self, hardware_id: str, until: int) -> Reading | None:
+        count = 0
+        async with aclosing(self.readings.newest(hardware_id, until)) as readings:
+            async for reading in readings:
+                if not reading.clock_ahead:
+                    return reading
+                count += 1
+                if count % SLICE_READINGS == 0:
+                    await self.slices.wait()
+        return None
 
     async def between(
         self,

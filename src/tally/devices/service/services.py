@@ -3,10 +3,21 @@
 from dataclasses import dataclass
 
 from tally.devices.service.charts import ChartService
+from tally.devices.service.claims import ClaimService
+from tally.devices.service.deletions import DeviceDeletions
 from tally.devices.service.devices import FleetService
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
+from tally.devices.service.key_scopes import KeyScopes
 from tally.devices.service.keys import ApiKeyService
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleServices:
+    """How boards obtain keys, and how they are deleted."""
+
+    claims: ClaimService
+    deletions: DeviceDeletions
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +29,5 @@ class DevicesServices:
     ingestion: IngestionService
     history: ReadingHistory
     charts: ChartService
+    scopes: KeyScopes
+    lifecycle: LifecycleServices

@@ -6,7 +6,7 @@ double both. Every index entry that a write changes counts as a write.
 
 from collections.abc import Iterable
 
-from tally.store.api import Capacity
+from tally.store.api import Capacity, IndexUnits, TransactionResult, WriteResult
 from tally.store.sqlite.layout import ItemChange
 
 _READ_STEP_BYTES = 4096
@@ -30,9 +30,14 @@ def read_capacity(size: int, *, consistent: bool, fetched_steps: int = 0) -> Cap
     return Capacity(read=float(steps) if consistent else steps / 2)
 
 
+def transaction_read_units(sizes: Iterable[int]) -> tuple[float, ...]:
+    """Return the cost of each item of a consistent snapshot."""
+    return tuple(2.0 * read_steps(size) for size in sizes)
+
+
 def transaction_read_capacity(sizes: Iterable[int]) -> Capacity:
     """Return the cost of a consistent snapshot of items."""
-    return Capacity(read=sum(2.0 * read_steps(size) for size in sizes))
+    return Capacity(read=sum(transaction_read_units(sizes)))
 
 
 def write_steps(size: int) -> int:
@@ -45,12 +50,14 @@ def write_units(size: int) -> float:
     return float(write_steps(size))
 
 
-def change_capacity(change: ItemChange) -> Capacity:
-    """Return the cost of a change.
+def table_units(change: ItemChange) -> float:
+    """Return the cost of a change of the table: the larger of both item sizes counts."""
+    return write_units(max(change.before_size, change.after_size))
 
-    The larger of both item sizes counts, plus the changed index entries.
-    """
-    units = write_units(max(change.before_size, change.after_size))
+
+def index_units(change: ItemChange) -> IndexUnits:
+    """Return the cost of each index whose entry a change affects."""
+    costs: list[tuple[str, float]] = []
     for index in change.layout.indexes:
         before = (
             index.project(change.before)
@@ -71,16 +78,22 @@ def change_capacity(change: ItemChange) -> Capacity:
             and after is not None
             and index.read_key(before) != index.read_key(after)
         ):
-            units += write_units(old) + write_units(new)
+            costs.append((index.index.name, write_units(old) + write_units(new)))
         else:
-            units += write_units(max(old, new))
-    return Capacity(write=units)
+            costs.append((index.index.name, write_units(max(old, new))))
+    return tuple(costs)
 
 
-def transaction_capacity(changes: Iterable[ItemChange | None]) -> Capacity:
-    """Return the cost of a transaction's writes and checks."""
-    return Capacity(
-        write=sum(
-            2.0 * (1.0 if change is None else change_capacity(change).write) for change in changes
-        )
-    )
+def transaction_result(changes: Iterable[ItemChange | None]) -> TransactionResult:
+    """Return the cost of a transaction's writes and checks, which is double that of single ones."""
+    parts = tuple(_CHECKED if change is None else _transacted(change) for change in changes)
+    return TransactionResult(Capacity(write=sum(part.capacity.write for part in parts)), parts)
+
+
+def _transacted(change: ItemChange) -> WriteResult:
+    indexes = tuple((name, 2.0 * units) for name, units in index_units(change))
+    units = 2.0 * table_units(change) + sum(cost for _, cost in indexes)
+    return WriteResult(None, Capacity(write=units), indexes)
+
+
+_CHECKED = WriteResult(None, Capacity(write=2.0))

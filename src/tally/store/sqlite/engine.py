@@ -221,7 +221,11 @@ class SqliteEngine:
             for prepared in [prepare(layout, write) for write in writes]
         ]
         written: list[WriteResult] = await asyncio.gather(*jobs)
-        return BatchWriteResult(None, sum((result.capacity for result in written), Capacity()))
+        return BatchWriteResult(
+            None,
+            sum((result.capacity for result in written), Capacity()),
+            tuple(cost for result in written for cost in result.index_units),
+        )
 
     async def transact(self, operation: Transaction) -> TransactionResult:
         prepared = self._prepare_transaction(operation)
@@ -254,9 +258,8 @@ class SqliteEngine:
         except apsw.Error as error:
             raise to_store_error(error, self.path) from error
         check_transaction_size(sum(size for _, size in rows))
-        return TransactionGetResult(
-            [item for item, _ in rows], capacity.transaction_read_capacity(size for _, size in rows)
-        )
+        parts = capacity.transaction_read_units(size for _, size in rows)
+        return TransactionGetResult([item for item, _ in rows], Capacity(read=sum(parts)), parts)
 
     async def create_table(self, table: Table) -> None:
         await self._change_schema(partial(self._writer_registry.create, table=table))

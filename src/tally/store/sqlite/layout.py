@@ -50,13 +50,13 @@ class IndexLayout:
             else {name: value for name, value in item.items() if name in projected}
         )
 
-    def fetches(self, projection: Sequence[Path]) -> bool:
-        """Whether a local index must fetch attributes of the projection from the table."""
+    def fetches(self, projection: Sequence[Path], *, whole_items: bool) -> bool:
+        """Whether a local index must fetch attributes from the table."""
         projected = self.projected
         return (
             projected is not None
             and self.index.local
-            and any(path.parts[0] not in projected for path in projection)
+            and (whole_items or any(path.parts[0] not in projected for path in projection))
         )
 
     def projected_size(self, item: Item, size: int) -> int:

@@ -92,7 +92,7 @@ def transact(
     apply_all(connection, changes, now)
     if operation.token is not None:
         _record_token(connection, operation, now)
-    return TransactionResult(capacity.transaction_capacity(changes))
+    return capacity.transaction_result(changes)
 
 
 def read_stored(connection: apsw.Connection, steps: Iterable[Step]) -> StoredRows:

@@ -159,9 +159,11 @@ def to_result(
     """Return the result of a single write after its change was applied."""
     if change is None:
         return WriteResult(None, Capacity())
-    units = capacity.change_capacity(change).write
+    units, indexes = capacity.table_units(change), capacity.index_units(change)
     item = _returned_item(connection, prepared, change)
-    return _RESULTS[units] if item is None else WriteResult(item, Capacity(write=units))
+    if item is None and not indexes:
+        return _RESULTS[units]
+    return WriteResult(item, Capacity(write=units + sum(cost for _, cost in indexes)), indexes)
 
 
 def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:

@@ -30,12 +30,40 @@ DATA: Final = requests.DataBody(
     [requests.SubmittedReadingBody(BATCH_ID, 1_704_067_800_000, SENSORS, {"bme280": "ok"})],
 )
 RECEIPT: Final = responses.ReceiptBody(
-    [BATCH_ID], [], [responses.RejectionBody(1, "timestamp_ms", "timestamp_ms is missing")]
+    [BATCH_ID],
+    [],
+    [responses.RejectionBody(1, "timestamp_ms", "timestamp_ms is missing", "missing_field")],
 )
 KEY: Final = responses.KeyBody(
-    KEY_ID, TIME, is_active=True, description=KEY_DESCRIPTION, last_used_at=None
+    KEY_ID,
+    TIME,
+    is_active=True,
+    description=KEY_DESCRIPTION,
+    last_used_at=None,
+    hardware_ids=[],
+    group=None,
 )
-CREATED_KEY: Final = responses.CreatedKeyBody(KEY_ID, "0123456789abcdef" * 4, TIME, KEY_DESCRIPTION)
+CREATED_KEY: Final = responses.CreatedKeyBody(
+    KEY_ID, "0123456789abcdef" * 4, TIME, KEY_DESCRIPTION, [], None
+)
+NEW_CLAIM: Final = requests.NewClaimBody(HARDWARE_ID, KEY_DESCRIPTION, 3_600)
+CREATED_CLAIM: Final = responses.CreatedClaimBody("K7QF3-M9T2X", TIME, HARDWARE_ID, KEY_DESCRIPTION)
+CLAIM: Final = requests.ClaimBody("K7QF3-M9T2X", HARDWARE_ID)
+CLAIMED_KEY: Final = responses.CreatedKeyBody(
+    KEY_ID, "0123456789abcdef" * 4, TIME, f"claimed by {HARDWARE_ID}", [HARDWARE_ID], None
+)
+DELETION: Final = responses.DeletionBody(
+    deletion_id="0b9d1a4e-5f0c-4c8e-9a53-d2f5ed0c7b1e",
+    hardware_id=HARDWARE_ID,
+    kind="readings",
+    from_ms=1_704_067_200_000,
+    to_ms=1_704_070_799_999,
+    status="pending",
+    deleted_readings=0,
+    requested_at=TIME,
+    requested_by="ana",
+    finished_at=None,
+)
 DEVICE: Final = responses.DeviceBody(
     hardware_id=HARDWARE_ID,
     confirmation_id=CONFIRMATION_ID,
@@ -45,6 +73,7 @@ DEVICE: Final = responses.DeviceBody(
     first_registered_at=TIME,
     last_seen_at=TIME,
     last_boot_id=BOOT_ID,
+    clock_offset_ms=-1_250,
 )
 READING: Final = responses.ReadingBody(
     hardware_id=HARDWARE_ID,

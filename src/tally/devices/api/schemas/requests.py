@@ -103,7 +103,31 @@ class PartlyParsedData(StrictStruct, frozen=True):
 
 
 class NewKeyBody(StrictStruct, frozen=True):
+    """A key for all boards, for the listed ones, or for those of a group."""
+
     description: fields.Description | None = None
+    hardware_ids: fields.HardwareIds | None = None
+    group: fields.GroupName | None = None
+
+
+class NewClaimBody(StrictStruct, frozen=True):
+    """A one-time code, for the named board or for any."""
+
+    hardware_id: fields.HardwareId | None = None
+    description: fields.Description | None = None
+    expires_in_seconds: Annotated[int, msgspec.Meta(ge=60, le=604_800)] = 3_600
+
+
+class ClaimBody(StrictStruct, frozen=True):
+    """Letters of the code may be in lower case; spaces and dashes are ignored."""
+
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
+    hardware_id: fields.HardwareId
+
+
+class DeletionQuery(StrictStruct, frozen=True, rename={"first": "from", "last": "to"}):
+    first: Milliseconds
+    last: Milliseconds
 
 
 class RenameBody(StrictStruct, frozen=True):
@@ -143,9 +167,8 @@ def _rejection(index: int, raw: msgspec.Raw) -> Rejection:
     try:
         decode_json(bytes(raw), SubmittedReadingBody)
     except Invalid as error:
-        return Rejection(
-            index, str(error.details.get("field", "body")), error.message, _batch_id(raw)
-        )
+        field = str(error.details.get("field", "body"))
+        return Rejection(index, field, error.message, _batch_id(raw), error.code)
     return Rejection(index, "body", "body is not a valid reading", _batch_id(raw))
 
 
@@ -157,7 +180,16 @@ def _decimal(text: str) -> Decimal:
     number = Decimal(text if len(text) <= _FLOAT_DIGITS else repr(float(text)))
     if not number.is_finite():
         raise ValueError("number out of range")
-    return number
+    return _canonical(number)
+
+
+def _canonical(number: Decimal) -> Decimal:
+    """Return the form that all texts of a number share, for digests: 2E+1 and 20.0 become 20."""
+    if not number:
+        return Decimal(0)
+    number = number.normalize()
+    is_whole = 0 <= number.adjusted() < _FLOAT_DIGITS and number == number.to_integral_value()
+    return number.quantize(Decimal(1)) if is_whole else number
 
 
 _FLOAT_DIGITS: Final = 15

@@ -8,12 +8,15 @@ from tally.devices.api.schemas.requests import CapabilitiesBody
 from tally.devices.model.records import (
     ApiKey,
     Bucket,
+    Claim,
+    Deletion,
     Device,
     Number,
     Reading,
     Receipt,
     Series,
 )
+from tally.kit.clock import rfc3339_seconds
 
 
 class ConfirmationBody(msgspec.Struct, frozen=True):
@@ -30,6 +33,7 @@ class RejectionBody(msgspec.Struct, frozen=True):
     index: int
     field: str
     why: str
+    code: str
 
 
 class ReceiptBody(msgspec.Struct, frozen=True):
@@ -46,6 +50,8 @@ class KeyBody(msgspec.Struct, frozen=True):
     is_active: bool
     description: str | None
     last_used_at: str | None
+    hardware_ids: list[str]
+    group: str | None
 
 
 class CreatedKeyBody(msgspec.Struct, frozen=True):
@@ -55,6 +61,37 @@ class CreatedKeyBody(msgspec.Struct, frozen=True):
     api_key: str
     created_at: str
     description: str | None
+    hardware_ids: list[str]
+    group: str | None
+
+
+class CreatedClaimBody(msgspec.Struct, frozen=True):
+    """The only response that contains the code."""
+
+    code: str
+    expires_at: str
+    hardware_id: str | None
+    description: str | None
+
+
+class DeletionBody(msgspec.Struct, frozen=True):
+    """A deletion of a device, or of its readings in a time range."""
+
+    deletion_id: str
+    hardware_id: str
+    kind: Literal["device", "readings"]
+    from_ms: int
+    to_ms: int
+    status: Literal["pending", "running", "done"]
+    deleted_readings: int
+    requested_at: str
+    requested_by: str
+    finished_at: str | None
+
+
+class DeletionPage(msgspec.Struct, frozen=True):
+    items: list[DeletionBody]
+    next_cursor: str | None
 
 
 class KeyPage(msgspec.Struct, frozen=True):
@@ -71,6 +108,7 @@ class DeviceBody(msgspec.Struct, frozen=True):
     first_registered_at: str
     last_seen_at: str
     last_boot_id: str
+    clock_offset_ms: int | None
 
 
 class DevicePage(msgspec.Struct, frozen=True):
@@ -131,7 +169,7 @@ def json_number(value: Number) -> int | float:
 
 def receipt_body(receipt: Receipt) -> ReceiptBody:
     rejected = [
-        RejectionBody(rejection.index, rejection.field, rejection.why)
+        RejectionBody(rejection.index, rejection.field, rejection.why, rejection.code)
         for rejection in receipt.rejected
     ]
     return ReceiptBody(list(receipt.acknowledged), list(receipt.duplicates), rejected)
@@ -159,11 +197,45 @@ def device_body(device: Device) -> DeviceBody:
         first_registered_at=device.first_registered_at,
         last_seen_at=device.last_seen_at,
         last_boot_id=device.last_boot_id,
+        clock_offset_ms=device.clock_offset_ms,
     )
 
 
 def key_body(key: ApiKey) -> KeyBody:
-    return KeyBody(key.key_id, key.created_at, key.is_active, key.description, key.last_used_at)
+    return KeyBody(
+        key.key_id,
+        key.created_at,
+        key.is_active,
+        key.description,
+        key.last_used_at,
+        list(key.hardware_ids),
+        key.group,
+    )
+
+
+def created_key_body(key: ApiKey, raw: str) -> CreatedKeyBody:
+    return CreatedKeyBody(
+        key.key_id, raw, key.created_at, key.description, list(key.hardware_ids), key.group
+    )
+
+
+def created_claim_body(claim: Claim, code: str) -> CreatedClaimBody:
+    expires_at = rfc3339_seconds(claim.expires_at)
+    return CreatedClaimBody(code, expires_at, claim.hardware_id, claim.description)
+
+
+def deletion_body(deletion: Deletion) -> DeletionBody:
+    return DeletionBody(
+        deletion.deletion_id,
+        deletion.hardware_id,
+        deletion.kind,
+        *deletion.time_range,
+        deletion.status,
+        deletion.deleted_readings,
+        deletion.requested_at,
+        deletion.requested_by,
+        deletion.finished_at,
+    )
 
 
 def reading_body(reading: Reading) -> ReadingBody:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import apsw
 
-from tally.store.api import TransactionResult
 from tally.store.errors import StoreError
 from tally.store.sqlite import capacity
 from tally.store.sqlite.keys import RowKey
@@ -56,4 +55,4 @@ class DistinctWrites:
             if type(job.work) is PreparedWrite:
                 job.result = to_result(connection, job.work, changes[0])
             else:
-                job.result = TransactionResult(capacity.transaction_capacity(changes))
+                job.result = capacity.transaction_result(changes)
