@@ -126,7 +126,7 @@ def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
     while done < count:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
-            layout.upsert, (row for row, _ in zip(rows, range(20_000), strict=False))
+            layout.upsert_rows(1), (row for row, _ in zip(rows, range(20_000), strict=False))
         )
         connection.execute("COMMIT")
         checkpoint.restart_if_long(connection)
