@@ -20,6 +20,7 @@ from bench.collect_import import imports
 from bench.cricket import cricket
 from bench.devices import SECONDS, endurance, histories, ingestion
 from bench.devices_peers import compare_with_databases
+from bench.dynamodb import endpoint
 from bench.http import http
 from bench.live import live
 from bench.load import RequestsFailed
@@ -41,7 +42,7 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " devices-peers, collect, dynamodb (needs Java and npm), http, scoreboard, boards, push,"
+        " devices-peers, collect, dynamodb (needs Java, npm and wrk), http, scoreboard, boards, push,"
         " live, cricket, startup."
     ),
 ]
@@ -106,12 +107,22 @@ def main(
     }
     if hours:
         parts["devices-hours"] = endurance(hours)
-    if shutil.which("java") and shutil.which("npm"):
-        parts["dynamodb"] = compare_with_dynamodb_local(rounds)
-    lines, failed = uvloop.run(run_parts(console, {n: p for n, p in parts.items() if only in n}))
+    parts |= _emulator_parts(rounds)
+    chosen = {name: part for name, part in parts.items() if only in name}
+    lines, failed = uvloop.run(run_parts(console, chosen))
     _write_results(json, time.monotonic() - started, lines)
     if failed:
         raise typer.Exit(1)
+
+
+def _emulator_parts(rounds: int) -> dict[str, AsyncIterator[Line]]:
+    """Return the parts that compare with emulators, if their programs are installed."""
+    parts: dict[str, AsyncIterator[Line]] = {}
+    if shutil.which("java") and shutil.which("npm"):
+        parts["dynamodb"] = compare_with_dynamodb_local(rounds)
+        if shutil.which("wrk") and shutil.which("node"):
+            parts["dynamodb-endpoint"] = endpoint(rounds)
+    return parts
 
 
 def _write_results(path: Path, seconds: float, lines: list[Line]) -> None:

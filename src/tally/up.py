@@ -22,6 +22,7 @@ from tally.console.sign_in_link import SignInLink
 from tally.console_setup import build_console
 from tally.errors import Conflict
 from tally.instance.first_operator import FIRST_OPERATOR, ensure_first_operator, usage
+from tally.instance.served_tables import ServedTables, serving_tables
 from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.connection_table import HttpLimits
@@ -72,7 +73,12 @@ class Up:
                     )
             with self._step(f"Stores and servers for {', '.join(self._settings.backends)}"):
                 application = await stack.enter_async_context(open_application(services.settings))
-            await self._serve(application, services, state, listening, stop)
+            tables = await stack.enter_async_context(
+                serving_tables(
+                    application.engine, services.settings, self._clock, on_free_port=True
+                )
+            )
+            await self._serve(application, services, state, listening, stop, tables=tables)
 
     async def _serve(
         self,
@@ -81,6 +87,8 @@ class Up:
         state: DemoState | None,
         listening: socket,
         stop: asyncio.Event,
+        *,
+        tables: ServedTables | None,
     ) -> None:
         url = socket_url(listening)
         token_file = await ensure_first_operator(application.operators, self._settings)
@@ -94,7 +102,7 @@ class Up:
             trusted_proxies=self._settings.trusted_proxies,
             allowed_hosts=self._settings.allowed_hosts,
             owns_process=True,
-            on_listening=lambda: self._print_urls(url, services, token_file, link),
+            on_listening=lambda: self._print_urls(url, services, tables, token_file, link),
             on_stopping=application.drain,
         )
 
@@ -131,12 +139,15 @@ class Up:
         self,
         url: str,
         services: SimulatedServices,
+        tables: ServedTables | None,
         token_file: Path | None,
         link: SignInLink | None,
     ) -> None:
         table = Table("Tally is up", Column(url, overflow="fold"))
         for name, path in PAGES:
             table.add_row(name, url + path)
+        if tables is not None:
+            table.add_row("Tables (DynamoDB, read-only)", tables.url)
         for name, where in services.urls:
             table.add_row(f"{name} (simulated)", where)
         data_dir = self._settings.data_dir
@@ -150,6 +161,8 @@ class Up:
             # Without rich's line breaks, so that the command can be copied.
             command = usage(token_file, self._settings, url)
             self._console.print(f"To use the operator token: {command}", soft_wrap=True)
+        if tables is not None:
+            self._console.print(f"To read the tables: {tables.command}", soft_wrap=True)
         if link is not None:
             sign_in = f"Sign in to the console (once): {url}/console/login{link.query}"
             self._console.print(sign_in, soft_wrap=True, highlight=False)

@@ -89,30 +89,30 @@ def compile_typescript(folder: Path) -> None:
     run([str(folder / "node_modules" / ".bin" / "tsc")], folder)
 
 
-def node_modules() -> Path:
-    """Return the installed npm packages; the first caller installs them under a lock."""
+def node_modules(folder: Path = FOLDER) -> Path:
+    """Return the npm packages that a folder pins; the first caller installs them under a lock."""
     need_program("node", "nodejs")
-    lock_file = FOLDER / "package-lock.json"
+    lock_file = folder / "package-lock.json"
     digest = hashlib.sha256(lock_file.read_bytes()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tally"
     cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"clients-{digest}"
-    if not folder.exists():
+    installed = cache / f"clients-{digest}"
+    if not installed.exists():
         with (cache / "clients.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.exists():
-                _install(cache, folder)
-    return folder / "node_modules"
+            if not installed.exists():
+                _install(folder, cache, installed)
+    return installed / "node_modules"
 
 
-def _install(cache: Path, folder: Path) -> None:
+def _install(source: Path, cache: Path, folder: Path) -> None:
     """Install into a temporary folder, then rename it."""
     npm = need_program("npm", "npm")
     with tempfile.TemporaryDirectory(prefix="install-", dir=cache) as scratch:
         target = Path(scratch) / "clients"
         target.mkdir()
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(FOLDER / name, target)
+            shutil.copy(source / name, target)
         installed = subprocess.run(
             [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
             cwd=target,

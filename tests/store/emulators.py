@@ -51,6 +51,7 @@ __all__ = [
     "open_engine",
     "served_engine",
     "service_url",
+    "start_server",
 ]
 
 JAR = NpmArchive(
@@ -243,14 +244,18 @@ def dynamodb_local() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def dynoxide() -> Iterator[str]:
-    """Run Dynoxide in memory; yields its URL. npm has its program for each kind of machine."""
+def dynoxide(database: Path | None = None) -> Iterator[str]:
+    """Run Dynoxide, in memory without a database file; yields its URL.
+
+    npm has its program for each kind of machine.
+    """
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         pytest.skip("the tests use Dynoxide's program for Linux on x86-64")
     folder = unpacked(DYNOXIDE) / "package"
 
     def start(port: int) -> _Start:
-        return _Start([str(folder / "dynoxide"), "serve", "--port", str(port)])
+        storage = [] if database is None else ["--db-path", str(database)]
+        return _Start([str(folder / "dynoxide"), "serve", "--port", str(port), *storage])
 
     with _server(start, folder) as url:
         yield url
@@ -278,6 +283,13 @@ def ministack() -> Iterator[str]:
 
         with _server(start, Path(folder)) as url:
             yield url
+
+
+@contextlib.contextmanager
+def start_server(command: Callable[[int], list[str]], folder: Path) -> Iterator[str]:
+    """Run another server that gets its port by the command line; yields its URL."""
+    with _server(lambda port: _Start(command(port)), folder) as url:
+        yield url
 
 
 @contextlib.contextmanager

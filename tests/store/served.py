@@ -15,6 +15,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from tally.kit.clock import Clock
 from tally.kit.connection_table import HttpLimits
 from tally.settings import Secret
 from tally.store.sqlite import open_sqlite
@@ -28,7 +29,11 @@ AUTHORIZATION = (
 
 @contextlib.contextmanager
 def served_store(
-    folder: Path, *, secret: Secret | None = None, limits: HttpLimits | None = None
+    folder: Path,
+    *,
+    secret: Secret | None = None,
+    limits: HttpLimits | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[str]:
     """Run a server in a thread with its own event loop; yields its URL."""
     ready = threading.Event()
@@ -38,7 +43,7 @@ def served_store(
         stop = asyncio.Event()
         async with (
             open_sqlite(folder) as engine,
-            serving_store(engine, secret=secret, limits=limits) as url,
+            serving_store(engine, secret=secret, limits=limits, clock=clock) as url,
         ):
             state.update(url=url, stop=stop, loop=asyncio.get_running_loop())
             ready.set()

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from tally.cli.startup import explained_errors, load_settings
+from tally.instance.served_tables import DYNAMODB_KEY_FILE
 from tally.kit import logs
 from tally.kit.keyfile import read_or_create
 from tally.kit.server import listen, run_until_stopped, socket_url
@@ -17,7 +18,6 @@ from tally.store.sqlite import open_sqlite
 from tally.store.wire.server import is_loopback, serving_store
 from tally.store.wire.signing import ACCESS_KEY
 
-KEY_FILE: Final = "dynamodb.key"
 _MEMORY_DIRECTORY: Final = Path("/dev/shm")  # noqa: S108 - the directory in it is private
 
 DynamoDBHost = Annotated[str, typer.Option("--host", help="Address to listen on.")]
@@ -46,7 +46,7 @@ def serve_dynamodb(
             temporary = tempfile.TemporaryDirectory(prefix="tally-dynamodb-", dir=parent)
             directory = Path(stack.enter_context(temporary))
         listening = listen(host, port)
-        secret = None if is_loopback(listening) else read_or_create(directory / KEY_FILE)
+        secret = None if is_loopback(listening) else read_or_create(directory / DYNAMODB_KEY_FILE)
 
         async def serve_until(stop: asyncio.Event) -> None:
             async with (
@@ -59,7 +59,7 @@ def serve_dynamodb(
                 logs.logger().info("Listening", action="listening", url=url)
                 typer.echo(f"DynamoDB endpoint: {url}")
                 if secret is not None:
-                    key_file = directory / KEY_FILE
+                    key_file = directory / DYNAMODB_KEY_FILE
                     typer.echo(f"Sign requests with access key {ACCESS_KEY}; secret in {key_file}")
                 await stop.wait()
 

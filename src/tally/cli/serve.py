@@ -11,6 +11,7 @@ from tally.app import build_app, open_application
 from tally.cli.extras import explain_missing_extra
 from tally.cli.startup import Host, Port, explained_errors, load_settings
 from tally.instance.first_operator import ensure_first_operator, usage
+from tally.instance.served_tables import serving_tables
 from tally.kit import logs
 from tally.kit.connection_table import HttpLimits
 from tally.kit.server import Server, listen, run_until_stopped, socket_url
@@ -37,12 +38,17 @@ def serve_backends(
         listening = listen(settings.host, settings.port)
 
         async def serve_until(stop: asyncio.Event) -> None:
-            async with open_application(settings) as application:
+            async with (
+                open_application(settings) as application,
+                serving_tables(application.engine, settings, application.clock) as tables,
+            ):
                 token_file = await ensure_first_operator(application.operators, settings)
 
                 def announce() -> None:
                     url = socket_url(listening)
                     logs.logger().info("Listening", action="listening", url=url)
+                    if tables is not None:
+                        typer.echo(f"To read the tables: {tables.command}")
                     if token_file is not None:
                         typer.echo(f"To use the operator token: {usage(token_file, settings, url)}")
 

@@ -228,6 +228,14 @@ class InstanceSettings:
             " DynamoDB keeps them for 24.",
         ),
     )
+    store_port: int = field(
+        default=0,
+        metadata=setting(
+            integer(0, 65535),
+            "Port on which tally serve offers the embedded store's tables to DynamoDB clients,"
+            " read-only and with signed requests; 0 for none. tally up chooses a free port then.",
+        ),
+    )
     dynamodb_endpoint: str | None = field(
         default=None,
         metadata=setting(URL, "URL of a DynamoDB-compatible service. Default: AWS."),

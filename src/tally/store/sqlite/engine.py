@@ -54,7 +54,7 @@ from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.scrub import Scrubber
 from tally.store.sqlite.state import read_state, write_state
-from tally.store.sqlite.sweep import sweep
+from tally.store.sqlite.sweep import sweep, sweep_all
 from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.transactions import (
     PreparedTransaction,
@@ -74,10 +74,11 @@ from tally.store.validate import (
     check_transaction_size,
 )
 from tally.store.validate_expressions import check_projection
-from tally.store.values import Item
+from tally.store.values import Item, Key
 
 T = TypeVar("T")
 DEFAULT_RETENTION_SECONDS: Final = 86_400.0  # as DynamoDB
+RECENT_SECONDS: Final = 0.05  # for which the served store uses a table without looking for changes
 
 
 @asynccontextmanager
@@ -130,6 +131,7 @@ class SqliteEngine:
         try:
             layouts = LayoutCache(load_shapes(self._connection, self.path))
             self._registry = TableRegistry(self._connection, layouts)
+            self._refreshed_at = time.monotonic()
             self._is_open = True
             self._streams = ChangeStreams(self._read_connection, self._current_layout)
             # Used by the writer thread only.
@@ -155,6 +157,27 @@ class SqliteEngine:
             check_projection(operation.projection)
         item, size = self._row(layout, operation)
         return GetResult(item, capacity.read_capacity(size, consistent=operation.consistent))
+
+    def get_current(self, name: str, key: Key) -> Item | None:
+        """Return an item; None if there is none, or if another process changed the tables."""
+        connection = self._read_connection()
+        layout = self._registry.find(name, connection)
+        row_key = layout.checked_key(key)
+        try:
+            row: Any = connection.execute(layout.select_current, row_key).fetchone()
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise self._failure(error, layout, None) from error
+        if row is None or not self._registry.is_generation(row[1]):
+            return None
+        return layout.packer.unpack(row[0], row_key)
+
+    def recent_table(self, name: str) -> Table:
+        """Return a table as it was at most `RECENT_SECONDS` ago, if another process changed it."""
+        now = time.monotonic()
+        if now - self._refreshed_at > RECENT_SECONDS:
+            self._registry.refresh(self._read_connection())
+            self._refreshed_at = now
+        return self._registry.find(name, self._read_connection()).table
 
     async def put(self, operation: Put) -> WriteResult:
         return await self._write(operation)
@@ -299,6 +322,12 @@ class SqliteEngine:
             )
         )
         return deleted
+
+    async def sweep_all(self, table: Table, now: float) -> None:
+        """Delete every expired item at once; for the small tables of tests."""
+        await self._writer.submit(
+            lambda connection: sweep_all(connection, self._writer_registry.layout(table.name), now)
+        )
 
     def changes(self, table: Table, after: str | None) -> AsyncGenerator[Change, None]:
         return self._streams.follow(table, after)

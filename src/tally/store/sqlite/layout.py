@@ -120,6 +120,7 @@ class Layout:
     encode_rows: Callable[[Sequence[Item], Item], "RowBatch"]
     indexes: tuple[IndexLayout, ...]
     select: str
+    select_current: str  # also returns the generation of the tables' declarations
     delete: str
     stream: StreamLayout | None  # `change_log.py`
     ranges: dict[tuple[Any, ...], str] = field(default_factory=dict)
@@ -230,6 +231,9 @@ def compile_layout(
             for index in table.by_name.values()
         ),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
+        # A subquery takes no time, a join twice that of the row.
+        select_current=f"SELECT item, (SELECT value FROM generation) FROM {rows}"
+        " WHERE pk = ? AND sk = ?",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",
         stream=_compile_stream(table, stream_id),
     )

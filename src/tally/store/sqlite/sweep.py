@@ -3,6 +3,8 @@
 Late, in small batches, within five years of expiry.
 """
 
+from typing import Any
+
 import apsw
 
 from tally.store.sqlite.expiry import pop_due_rows
@@ -32,6 +34,22 @@ def sweep(connection: apsw.Connection, layout: Layout, now: float, limit: int) -
             apply_changes(connection, expired, now, is_expiry=True)
         deleted += len(expired)
     return deleted
+
+
+def sweep_all(connection: apsw.Connection, layout: Layout, now: float) -> int:
+    """Delete every expired item, also of the current hour, and return their number.
+
+    It reads the whole table, so it is for the small tables of tests.
+    """
+    rows: list[Any] = connection.execute(f"SELECT pk, sk, item FROM {layout.rows}").fetchall()
+    expired = [
+        ItemChange(layout, (pk, sk), item, 0, None, 0)
+        for pk, sk, packed in rows
+        if _is_due(layout, item := layout.packer.unpack(packed, (pk, sk)), now)
+    ]
+    if expired:
+        apply_changes(connection, expired, now, is_expiry=True)
+    return len(expired)
 
 
 def _is_due(layout: Layout, item: Item, now: float) -> bool:

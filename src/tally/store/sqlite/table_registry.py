@@ -112,6 +112,10 @@ class TableRegistry:
                 f"{connection.filename}: the table registry is damaged: {error!r}; {REMEDY}"
             ) from error
 
+    def is_generation(self, generation: int) -> bool:
+        """Whether the tables were loaded in this generation of the declarations."""
+        return generation == self._generation
+
     def invalidate(self) -> None:
         """Discard the state of a rolled-back transaction."""
         self._generation = -1

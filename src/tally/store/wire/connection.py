@@ -5,8 +5,6 @@ request runs, the connection does not read, so a client cannot fill the memory w
 """
 
 import asyncio
-import base64
-import os
 import zlib
 from collections import deque
 from collections.abc import Coroutine, Generator
@@ -18,6 +16,7 @@ import msgspec
 from tally.errors import TallyError
 from tally.kit.connection_table import ConnectionTable
 from tally.kit.hosts import AllowedHosts
+from tally.store.wire.request_ids import RequestIds
 from tally.store.wire.service import ServedStore
 from tally.store.wire.service_errors import ServiceError, coral_error
 from tally.store.wire.signing import SignatureCheck
@@ -44,6 +43,7 @@ class WireRequest(NamedTuple):
     headers: list[tuple[bytes, bytes]]
     body: bytes
     keep_alive: bool
+    values: dict[bytes, bytes]  # the headers by name, of which the last one counts
 
 
 class WireServer(NamedTuple):
@@ -54,6 +54,7 @@ class WireServer(NamedTuple):
     hosts: AllowedHosts
     signatures: SignatureCheck | None
     tasks: set["asyncio.Task[None]"]
+    request_ids: RequestIds
 
 
 class WireConnection(asyncio.Protocol):
@@ -69,12 +70,15 @@ class WireConnection(asyncio.Protocol):
         self.deadline = float("inf")
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._values: dict[bytes, bytes] = {}
+        self._header_bytes = 0
         self._head_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._queue: deque[WireRequest] = deque()
         self._is_running = False
         self._is_closing = False
+        self._is_paused = False
         self._writable = True
 
     # The transport
@@ -131,6 +135,7 @@ class WireConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._url = b""
         self._headers = []
+        self._header_bytes = 0
         self._body = []
         self._body_bytes = 0
 
@@ -138,19 +143,19 @@ class WireConnection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value) + 4
         self._headers.append((name.lower(), value))
         if len(self._headers) > self._limits.header_count:
             raise _headers_too_large()
 
     def on_headers_complete(self) -> None:
-        size = sum(len(name) + len(value) + 4 for name, value in self._headers)
-        if size + len(self._url) > self._limits.header_bytes:
+        if self._header_bytes + len(self._url) > self._limits.header_bytes:
             raise _headers_too_large()
-        for name, value in self._headers:
-            if name == b"content-length" and int(value) > MAX_BODY_BYTES:
-                raise coral_error("RequestEntityTooLargeException", _TOO_LARGE, 413)
-            if name == b"expect" and value.lower() == b"100-continue":
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        values = self._values = dict(self._headers)
+        if int(values.get(b"content-length", b"0")) > MAX_BODY_BYTES:
+            raise coral_error("RequestEntityTooLargeException", _TOO_LARGE, 413)
+        if values.get(b"expect", b"").lower() == b"100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -163,7 +168,9 @@ class WireConnection(asyncio.Protocol):
         self._head_bytes = 0
         method, keep_alive = self._parser.get_method(), self._parser.should_keep_alive()
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._queue.append(WireRequest(method, self._url, self._headers, body, keep_alive))
+        self._queue.append(
+            WireRequest(method, self._url, self._headers, body, keep_alive, self._values)
+        )
         self._headers, self._body = [], []
 
     # Requests
@@ -171,19 +178,44 @@ class WireConnection(asyncio.Protocol):
     def _next(self) -> None:
         """Run the queued requests until one has to wait, or none is left."""
         while self._queue and not self._is_running and self._writable and not self._is_closing:
-            self._is_running = True
             self._server.table.waiting.pop(self, None)
             self.deadline = float("inf")
-            self._start(self._run(self._queue.popleft()))
+            self._serve(self._queue.popleft())
         if self._is_closing:
             return
         if self._is_running:
+            self._is_paused = True
             self.transport.pause_reading()
         elif self._writable:
             is_idle = not (self._head_bytes or self._headers or self._body)
             timeouts = self._limits.timeouts
             self._wait(timeouts.idle if is_idle else timeouts.body)
-            self.transport.resume_reading()
+            if self._is_paused:
+                self._is_paused = False
+                self.transport.resume_reading()
+
+    def _serve(self, request: WireRequest) -> None:
+        """Respond at once to a refused request and to a simple read; run the others."""
+        keep_alive = request.keep_alive
+        try:
+            self._check(request)
+        except ServiceError as error:
+            self._write(error.status, msgspec.json.encode(error.body), keep_alive=keep_alive)
+            return
+        except TallyError as error:
+            failed = coral_error("AccessDeniedException", error.message)
+            self._write(400, msgspec.json.encode(failed.body), keep_alive=keep_alive)
+            return
+        if request.method == b"GET":
+            self._write(200, b"healthy: " + request.values[b"host"], keep_alive=keep_alive)
+            return
+        target = request.values[b"x-amz-target"].decode("latin-1")
+        body = self._server.store.respond_now(target, request.body)
+        if body is not None:
+            self._write(200, body, keep_alive=keep_alive)
+            return
+        self._is_running = True
+        self._start(self._run(target, request.body, keep_alive=keep_alive))
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
         """Run a request without a task if it does not wait, as most reads do not."""
@@ -196,31 +228,20 @@ class WireConnection(asyncio.Protocol):
         task.add_done_callback(self._server.tasks.discard)
         task.add_done_callback(lambda _: self._next())
 
-    async def _run(self, request: WireRequest) -> None:
+    async def _run(self, target: str, body: bytes, *, keep_alive: bool) -> None:
         try:
-            status, body = await self._respond(request)
-            self._write(status, body, keep_alive=request.keep_alive)
+            status, response = await self._server.store.respond(target, body)
+            self._write(status, response, keep_alive=keep_alive)
         finally:
             self._is_running = False
 
-    async def _respond(self, request: WireRequest) -> tuple[int, bytes]:
-        values = dict(request.headers)
-        try:
-            self._check(request, values)
-        except ServiceError as error:
-            return error.status, msgspec.json.encode(error.body)
-        except TallyError as error:
-            failed = coral_error("AccessDeniedException", error.message)
-            return 400, msgspec.json.encode(failed.body)
-        if request.method == b"GET":
-            return 200, b"healthy: " + values[b"host"]
-        target = values[b"x-amz-target"].decode("latin-1")
-        return await self._server.store.respond(target, request.body)
-
-    def _check(self, request: WireRequest, values: dict[bytes, bytes]) -> None:
+    def _check(self, request: WireRequest) -> None:
         """Check the front end's rules, before the operation."""
-        hosts = [value for name, value in request.headers if name == b"host"]
-        self._server.hosts.check(hosts[0] if len(hosts) == 1 else b"")
+        values = request.values
+        is_repeated = len(values) < len(request.headers) and (
+            sum(name == b"host" for name, _ in request.headers) > 1
+        )
+        self._server.hosts.check(b"" if is_repeated else values.get(b"host", b""))
         if request.method == b"GET" and request.url == b"/":
             return
         if request.method != b"POST" or b"x-amz-target" not in values:
@@ -236,7 +257,6 @@ class WireConnection(asyncio.Protocol):
     def _write(self, status: int, body: bytes, *, keep_alive: bool) -> None:
         if self._is_closing or self.transport.is_closing():
             return
-        request_id = base64.b32encode(os.urandom(32))[:52]
         self.transport.write(
             b"HTTP/1.1 %b\r\n%bcontent-type: application/x-amz-json-1.0\r\ncontent-length: %d\r\n"
             b"x-amzn-requestid: %b\r\nx-amz-crc32: %d\r\n%b\r\n%b"
@@ -244,7 +264,7 @@ class WireConnection(asyncio.Protocol):
                 _STATUS[status],
                 self._server.table.date_line,
                 len(body),
-                request_id,
+                self._server.request_ids.next(),
                 zlib.crc32(body),
                 b"" if keep_alive else b"connection: close\r\n",
                 body,

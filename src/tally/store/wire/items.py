@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from tally.store.api import Delete, Engine, Get, Put, Returns, Update, WriteResult
-from tally.store.encode import item_to_wire
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, Condition
 from tally.store.parse import Substitutions
@@ -14,6 +13,7 @@ from tally.store.wire.consumed_capacity import (
     add_collection_metrics,
     add_write_capacity,
 )
+from tally.store.wire.item_encoding import raw_item
 from tally.store.wire.keys import check_index_keys, read_checked_item, read_primary_key
 from tally.store.wire.legacy import (
     legacy_actions,
@@ -44,7 +44,7 @@ async def get_item(engine: Engine, body: Body) -> dict[str, Any]:
     result = await engine.get(operation)
     response: dict[str, Any] = {}
     if result.item is not None:
-        response["Item"] = item_to_wire(result.item)
+        response["Item"] = raw_item(result.item)
     add_capacity(response, body, table, result.capacity)
     return response
 
@@ -135,7 +135,7 @@ async def write(body: Body, operation: Awaitable[T]) -> T:
 def _written(body: Body, table: Table, key: Body, result: WriteResult) -> dict[str, Any]:
     response: dict[str, Any] = {}
     if result.item is not None:
-        response["Attributes"] = item_to_wire(result.item)
+        response["Attributes"] = raw_item(result.item)
     add_write_capacity(response, body, table, result)
     add_collection_metrics(response, body, table, key)
     return response

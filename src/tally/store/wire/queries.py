@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tally.store.api import Engine, Page, Query, Scan, ScanSegment
-from tally.store.encode import item_to_wire
 from tally.store.errors import InvalidPageKey, UnknownIndex
 from tally.store.expressions import Condition, Path
 from tally.store.parse import Substitutions
@@ -12,6 +11,7 @@ from tally.store.schema import Index, Table, index_key, projected_names
 from tally.store.validate_expressions import attribute_names
 from tally.store.values import Item, type_of
 from tally.store.wire.consumed_capacity import add_capacity
+from tally.store.wire.item_encoding import raw_item, raw_items
 from tally.store.wire.key_conditions import check_key_schema
 from tally.store.wire.legacy import legacy_filter, legacy_projection
 from tally.store.wire.request_expressions import read_substitutions, reject_mixed
@@ -62,7 +62,7 @@ async def query(engine: Engine, body: Body) -> dict[str, Any]:
         raise invalid(
             "The provided starting key is outside query boundaries based on provided conditions"
         ) from None
-    return _respond(body, table, index, page)
+    return await _respond(body, table, index, page)
 
 
 async def scan(engine: Engine, body: Body) -> dict[str, Any]:
@@ -92,15 +92,15 @@ async def scan(engine: Engine, body: Body) -> dict[str, Any]:
         page = await engine.scan(operation)
     except InvalidPageKey:
         raise invalid("The provided starting key is invalid") from None
-    return _respond(body, table, index, page)
+    return await _respond(body, table, index, page)
 
 
-def _respond(body: Body, table: Table, index: Index | None, page: Page) -> dict[str, Any]:
+async def _respond(body: Body, table: Table, index: Index | None, page: Page) -> dict[str, Any]:
     response: dict[str, Any] = {"Count": page.count, "ScannedCount": page.scanned}
     if body.get("Select") != "COUNT":
-        response["Items"] = [item_to_wire(item) for item in page.items]
+        response["Items"] = await raw_items(page.items)
     if page.next is not None:
-        response["LastEvaluatedKey"] = item_to_wire(page.next)
+        response["LastEvaluatedKey"] = raw_item(page.next)
     add_capacity(response, body, table, page.capacity, None if index is None else index.name)
     return response
 

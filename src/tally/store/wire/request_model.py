@@ -55,11 +55,16 @@ _VALUE_ORDER: Final = {
 }
 
 
+@cache
+def _service_model(service: str) -> Any:
+    return Loader().load_service_model(service, "service-2")
+
+
 class RequestModel:
     """The input shapes of the operations, compiled on first use."""
 
     def __init__(self, service: str = "dynamodb") -> None:
-        model = Loader().load_service_model(service, "service-2")
+        model = _service_model(service)
         self._shapes: dict[str, Any] = model["shapes"]
         self._operations: dict[str, Any] = model["operations"]
         self._compile = cache(self._compile_shape)
@@ -104,21 +109,23 @@ class RequestModel:
     def _structure(self, name: str, shape: Any) -> Check:
         required = frozenset((*shape.get("required", ()), *_REQUIRED.get(name, ())))
         order = _UPDATE_ORDER if name == "UpdateItemInput" else _MEMBER_ORDER
-        members = sorted(
+        ordered = sorted(
             shape["members"],
             key=lambda member: (order.index(member) if member in order else len(order), member),
         )
+        members = [(member, _camel(member), member in required) for member in ordered]
         compiled: dict[str, Check] = {}
 
         def check(value: Any, path: str, problems: list[str]) -> None:
             if not isinstance(value, dict):
                 raise _not_a_structure(name, value)
-            for member in members:
+            for member, camel, is_required in members:
                 content = value.get(member)
-                where = f"{path}.{_camel(member)}" if path else _camel(member)
+                if content is None and not is_required:
+                    continue
+                where = f"{path}.{camel}" if path else camel
                 if content is None:
-                    if member in required:
-                        problems.append(_violation(None, where, "Member must not be null"))
+                    problems.append(_violation(None, where, "Member must not be null"))
                     continue
                 if type(content) is float and self._is_integer(shape["members"][member]):
                     content = value[member] = _cut_off(content)

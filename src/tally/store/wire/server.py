@@ -22,6 +22,7 @@ from tally.settings import Secret
 from tally.store.errors import StoreError
 from tally.store.sqlite import SqliteEngine
 from tally.store.wire.connection import WireConnection, WireServer
+from tally.store.wire.request_ids import RequestIds
 from tally.store.wire.service import ServedStore
 from tally.store.wire.signing import SignatureCheck
 
@@ -40,24 +41,25 @@ async def serving_store(
     secret: Secret | None = None,
     limits: HttpLimits | None = None,
     allowed_hosts: Collection[str] = (),
+    is_read_only: bool = False,
 ) -> AsyncIterator[str]:
     """Serve the engine and yield the URL; by default on a free port of the loopback interface.
 
-    Requests to other addresses must be signed with `secret`.
+    Requests must be signed with `secret` if there is one; other addresses than loopback need it.
+    A read-only server leaves it to the owner of the tables to delete expired items.
     """
     clock = clock or SystemClock()
     listening = listening or listen("127.0.0.1", 0)
     url = socket_url(listening)
     table = ConnectionTable(limits or HttpLimits(), "127.0.0.1")
-    store = ServedStore(engine, clock, url.removeprefix("http://"))
+    store = ServedStore(engine, clock, url.removeprefix("http://"), is_read_only=is_read_only)
     signatures = _signatures(listening, secret, clock)
-    shared = WireServer(store, table, AllowedHosts(allowed_hosts), signatures, set())
+    shared = WireServer(store, table, AllowedHosts(allowed_hosts), signatures, set(), RequestIds())
     loop = asyncio.get_running_loop()
     server = await loop.create_server(partial(WireConnection, shared), sock=listening)
-    housekeeping = [
-        asyncio.create_task(_sweep_connections(table)),
-        asyncio.create_task(_sweep_items(engine, clock)),
-    ]
+    housekeeping = [asyncio.create_task(_sweep_connections(table))]
+    if not is_read_only:
+        housekeeping.append(asyncio.create_task(_sweep_items(engine, clock)))
     try:
         yield url
     finally:

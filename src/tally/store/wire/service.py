@@ -8,6 +8,7 @@ import msgspec
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.store.errors import InvalidSchema, StoreError, StoreUnavailable
+from tally.store.sqlite import SqliteEngine
 from tally.store.wire.batches import batch_get_item, batch_write_item
 from tally.store.wire.control_plane import ControlPlane
 from tally.store.wire.items import delete_item, get_item, put_item, update_item
@@ -26,6 +27,7 @@ from tally.store.wire.service_errors import (
     not_serializable,
     translate,
 )
+from tally.store.wire.simple_reads import GET_ITEM, SimpleReads
 from tally.store.wire.streams import StreamOperations
 from tally.store.wire.table_metadata import StatefulEngine
 from tally.store.wire.transactions import transact_get_items, transact_write_items
@@ -49,14 +51,46 @@ _DATA_PLANE: Final = {
     "BatchExecuteStatement": batch_execute_statement,
     "ExecuteTransaction": execute_transaction,
 }
+# Everything else is refused where the tables are read-only, also operations that may be added.
+_READS: Final = frozenset(
+    {
+        "GetItem",
+        "Query",
+        "Scan",
+        "BatchGetItem",
+        "TransactGetItems",
+        "DescribeTable",
+        "ListTables",
+        "DescribeTimeToLive",
+        "ListTagsOfResource",
+        "DescribeLimits",
+        "DescribeEndpoints",
+        "ListStreams",
+        "DescribeStream",
+        "GetShardIterator",
+        "GetRecords",
+    }
+)
 _log = logs.logger()
 
 
 class ServedStore:
-    """The operations of the protocol on one engine. `endpoint` is the address that clients use."""
+    """The operations of the protocol on one engine. `endpoint` is the address that clients use.
 
-    def __init__(self, engine: StatefulEngine, clock: Clock, endpoint: str = "") -> None:
+    If it is read-only, every operation that could write is refused.
+    """
+
+    def __init__(
+        self,
+        engine: StatefulEngine,
+        clock: Clock,
+        endpoint: str = "",
+        *,
+        is_read_only: bool = False,
+    ) -> None:
         self.endpoint = endpoint
+        self._is_read_only = is_read_only
+        self._simple_reads = SimpleReads(engine) if isinstance(engine, SqliteEngine) else None
         self._control = ControlPlane(engine, clock)
         control = self._control
         streams = StreamOperations(engine, clock)
@@ -89,6 +123,12 @@ class ServedStore:
     async def close(self) -> None:
         await self._control.close()
 
+    def respond_now(self, target: str, payload: bytes) -> bytes | None:
+        """Return the body of a successful response, or None if `respond` has to run."""
+        if target != GET_ITEM or self._simple_reads is None:
+            return None
+        return self._simple_reads.get_item(payload)
+
     async def respond(self, target: str, payload: bytes) -> tuple[int, bytes]:
         """Run the operation that `X-Amz-Target` names; return the status and the body."""
         try:
@@ -114,6 +154,8 @@ class ServedStore:
         handler = None if service is None else service[1].get(operation)
         if service is None or handler is None:
             raise coral_error("UnknownOperationException")
+        if self._is_read_only and operation not in _READS:
+            raise coral_error("AccessDeniedException", f"{operation}: the tables are read-only")
         try:
             body = msgspec.json.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -5,6 +5,7 @@ from typing import Final
 
 from tally.store.api import Engine
 from tally.store.schema import Table
+from tally.store.sqlite import SqliteEngine
 from tally.store.wire.service_errors import invalid
 
 _ARN: Final = re.compile(r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]*:[0-9]*:table/([a-zA-Z0-9_.-]{3,255})")
@@ -27,4 +28,7 @@ def table_name(text: str) -> str:
 
 async def find_table(engine: Engine, text: str) -> Table:
     """Return a table; raise TableNotFound."""
-    return await engine.describe_table(table_name(text))
+    name = table_name(text)
+    if isinstance(engine, SqliteEngine):
+        return engine.recent_table(name)
+    return await engine.describe_table(name)
