@@ -42,8 +42,8 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " devices-peers, collect, dynamodb (needs Java, npm and wrk), http, scoreboard, boards, push,"
-        " live, cricket, startup."
+        " devices-peers, collect, dynamodb (needs Java, npm and wrk), http, scoreboard, boards,"
+        " push, live, cricket, startup."
     ),
 ]
 Seconds = Annotated[
