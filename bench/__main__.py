@@ -87,7 +87,6 @@ def main(
         "devices": ingestion(seconds),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),
-        "charts": long_charts(),
         "collect": events(seconds),
         "collect-recompute": recomputes(rounds),
         "collect-import": imports(),
@@ -100,6 +99,7 @@ def main(
         "cricket": cricket(seconds, fixtures),
         "startup": startup(rounds),
     }
+    parts["charts"] = long_charts()
     if hours:
         parts["devices-hours"] = endurance(hours)
     if shutil.which("java") and shutil.which("npm"):

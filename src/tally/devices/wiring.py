@@ -19,7 +19,7 @@ from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.measurements import MeasurementRepository
-from tally.devices.repository.rate_limits import RateLimitRepository
+from tally.devices.repository.rate_limits import TokenBucketRepository
 from tally.devices.repository.readings import ReadingLog, ReadingRepository, inserted_reading
 from tally.devices.repository.rollups import RollupRepository
 from tally.devices.service.charts import ChartService
@@ -61,7 +61,7 @@ REPOSITORIES: Final = (
     MeasurementRepository,
     RollupRepository,
     ApiKeyRepository,
-    RateLimitRepository,
+    TokenBucketRepository,
     DeviceDeletionRepository,
 )
 MAX_CACHED: Final = 50_000
@@ -165,7 +165,7 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
 
 
 def _claims(dependencies: Dependencies, keys: ApiKeyService) -> ClaimService:
-    clock, limits = dependencies.clock, RateLimitRepository(dependencies.store)
+    clock, limits = dependencies.clock, TokenBucketRepository(dependencies.store)
     return ClaimService(
         ApiKeyRepository(dependencies.store),
         keys,
@@ -209,7 +209,7 @@ def _keys(dependencies: Dependencies) -> ApiKeyService:
         clock,
         dependencies.secret(dependencies.settings.devices_key_pepper, "devices-pepper.key"),
         SharedRateLimiter(
-            RateLimitRepository(dependencies.store),
+            TokenBucketRepository(dependencies.store),
             clock,
             per_second=limit,
             burst=2 * limit,

@@ -6,12 +6,12 @@ sensors. The item of the consumer holds the position up to which the change log 
 transaction moves the position with the roll-ups, so that each change counts once.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from tally.devices.model.rollups import Rollup, SensorRollup
+from tally.devices.repository.rollup_items import decode_rollup, encode_rollup
 from tally.store.access import (
     BatchGetItem,
     BatchWriteItem,
@@ -252,7 +252,7 @@ class RollupRepository:
             DEVICE_ROLLUPS, where, project=projection, page=500, consistent=True
         ):
             entry = item.get("sensors", {}).get(sensor)
-            rollup = None if entry is None else _decode(entry)
+            rollup = None if entry is None else decode_rollup(entry)
             yield _start(item), rollup, "has_omitted_sensors" in item
 
     @access(
@@ -297,28 +297,11 @@ def _start(item: Item) -> int:
 
 
 def _item(key: RollupKey, stored: StoredRollup) -> Item:
-    sensors = {sensor: _encode(rollup) for sensor, rollup in stored.sensors.items()}
+    sensors = {sensor: encode_rollup(rollup) for sensor, rollup in stored.sensors.items()}
     omitted = {"has_omitted_sensors": True} if stored.has_omitted else {}
     return {**_item_key(key), "sensors": sensors, **omitted}
 
 
 def _stored(item: Item) -> StoredRollup:
-    sensors = {sensor: _decode(entry) for sensor, entry in item["sensors"].items()}
+    sensors = {sensor: decode_rollup(entry) for sensor, entry in item["sensors"].items()}
     return StoredRollup(sensors, item.get("has_omitted_sensors", False))
-
-
-def _encode(rollup: SensorRollup) -> list[Any]:
-    """The sum is text, because it may have more digits than a number of the store."""
-    return [
-        rollup.count,
-        str(rollup.total),
-        rollup.minimum,
-        rollup.maximum,
-        *rollup.first,
-        *rollup.last,
-    ]
-
-
-def _decode(entry: Sequence[Any]) -> SensorRollup:
-    count, total, minimum, maximum, first_at, first, last_at, last = entry
-    return SensorRollup(count, Decimal(total), minimum, maximum, (first_at, first), (last_at, last))
