@@ -77,7 +77,6 @@ def main(
     hours: Hours = 0,
 ) -> None:
     """Run the benchmarks, each against a baseline in the same run."""
-    console = Console()
     started = time.monotonic()
     parts = {
         "raw": compare_with_raw(rounds),
@@ -105,7 +104,7 @@ def main(
     if shutil.which("java") and shutil.which("npm"):
         parts["dynamodb"] = compare_with_dynamodb_local(rounds)
     chosen = {name: part for name, part in parts.items() if only in name}
-    lines, failed = uvloop.run(run_parts(console, chosen))
+    lines, failed = uvloop.run(run_parts(Console(), chosen))
     _write_results(json, time.monotonic() - started, lines)
     if failed:
         raise typer.Exit(1)

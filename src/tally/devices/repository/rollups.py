@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from tally.devices.model.rollups import Rollup, SensorRollup
-from tally.devices.repository.rollup_items import decode_rollup, encode_rollup
+from tally.devices.repository.rollup_items import (
+    StateChanged,
+    TransactionTooLarge,
+    decode_rollup,
+    encode_rollup,
+    rollup_start,
+)
 from tally.store.access import (
     BatchGetItem,
     BatchWriteItem,
@@ -85,14 +91,6 @@ class StoredRollup(NamedTuple):
 
     sensors: Rollup
     has_omitted: bool = False
-
-
-class StateChanged(Exception):
-    """Another consumer, or a rebuild, has changed the state: read it again."""
-
-
-class TransactionTooLarge(Exception):
-    """The roll-ups do not fit into one transaction: apply fewer changes at once."""
 
 
 def build_key(hardware_id: str, day_ms: int) -> str:
@@ -253,7 +251,7 @@ class RollupRepository:
         ):
             entry = item.get("sensors", {}).get(sensor)
             rollup = None if entry is None else decode_rollup(entry)
-            yield _start(item), rollup, "has_omitted_sensors" in item
+            yield rollup_start(item), rollup, "has_omitted_sensors" in item
 
     @access(
         "Delete roll-ups of device",
@@ -290,10 +288,6 @@ def _item_key(key: RollupKey) -> Key:
 def _rollup_key(item: Item) -> RollupKey:
     resolution, start = item["bucket"].split("#")
     return item["hardware_id"], resolution, int(start)
-
-
-def _start(item: Item) -> int:
-    return int(item["bucket"].partition("#")[2])
 
 
 def _item(key: RollupKey, stored: StoredRollup) -> Item:
