@@ -258,7 +258,6 @@ class RollupRepository:
         Query(where=F("hardware_id") == param("hardwareId"), project=("hardware_id", "bucket"))
         + BatchWriteItem(key={"hardware_id": param("hardwareId"), "bucket": param("bucket")}),
         table=DEVICE_ROLLUPS,
-        by="system",
         trigger="Job devices-deletions",
         frequency="Per 500 roll-ups of a deleted device",
         bound=MAX_DELETED_ROLLUPS,
