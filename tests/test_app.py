@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from tally import __version__
-from tally.app import Application, build_app, open_application
+from tally.app import JOB_SCHEDULES, Application, build_app, open_application
 from tally.errors import Unavailable
 from tally.kit.backend import Probe
 from tally.kit.clock import ManualClock, SystemClock
@@ -27,7 +27,7 @@ from tally.kit.http import Json
 from tally.kit.jobs import Job
 from tally.kit.readiness import ReadinessMonitor
 from tally.kit.server import serving
-from tally.settings import Settings
+from tally.settings import Secret, Settings
 from tally.store.errors import StorageUnwritable
 
 
@@ -138,7 +138,7 @@ async def test_only_configured_backends_are_served(client: Client, tmp_path: Pat
         open_application(Settings(data_dir=tmp_path, backends=("collect",))) as application,
         running(application) as url,
     ):
-        assert [api.name for api in application.apis] == ["collect"]
+        assert [api.name for api in application.apis] == ["collect", "admin"]
         assert (await get(client, f"{url}/collect/health"))[0] == 200
         assert (await get(client, f"{url}/devices/health"))[0] == 404
 
@@ -268,3 +268,13 @@ async def test_an_unusable_data_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageUnwritable, match=r"cannot create the data directory"):
         async with open_application(Settings(data_dir=blocking_file)):
             pass
+
+
+async def test_every_job_of_an_instance_is_in_the_list_of_jobs(tmp_path: Path) -> None:
+    """`tally job list` prints the schedules, without opening an instance."""
+    settings = Settings(data_dir=tmp_path / "data", cricket_sportmonks_token=Secret("token"))
+    async with open_application(settings) as application:
+        running = {(job.name, job.description) for job in application.jobs}
+    listed = [entry for entries in JOB_SCHEDULES.values() for entry in entries]
+    assert {(entry.name, entry.description) for entry in listed} == running
+    assert len({entry.name for entry in listed}) == len(listed)

@@ -292,12 +292,20 @@ def test_settings_are_a_table_on_a_terminal(tmp_path: Path) -> None:
     assert "TALLY_PORT" in output.decode()
 
 
-def test_jobs_are_listed(tmp_path: Path) -> None:
-    code, output, _ = run(
-        "job", "list", "--json", TALLY_DATA_DIR=str(tmp_path / "data"), TALLY_BACKENDS="devices"
-    )
+def test_the_jobs_of_all_backends_are_listed_without_side_effects(tmp_path: Path) -> None:
+    code, output, _ = run("job", "list", "--json", TALLY_DATA_DIR=str(tmp_path / "data"))
     assert code == 0
-    assert isinstance(json.loads(output), list)
+    names = {job["name"] for job in json.loads(output)}
+    assert {"ttl-sweep", "collect-inbox", "cricket-live-score", "scoreboard-verify"} <= names
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("settings",), ("patterns",), ("--help",), ("job", "list")])
+def test_listing_commands_create_no_file(tmp_path: Path, words: tuple[str, ...]) -> None:
+    code, output, errors = run(*words, TALLY_DATA_DIR=str(tmp_path / "data"))
+    assert (code, errors) == (0, "")
+    assert output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_job_is_rejected(tmp_path: Path) -> None:
@@ -312,7 +320,8 @@ def test_an_unreachable_database_is_reported_with_its_cause(tmp_path: Path) -> N
     """The message does not contain the password of the URL."""
     code, _, errors = run(
         "job",
-        "list",
+        "run",
+        "ttl-sweep",
         TALLY_DATA_DIR=str(tmp_path / "data"),
         TALLY_BACKENDS="scoreboard",
         DATABASE_URL=f"postgresql://ana:password-of-ana@127.0.0.1:{free_port()}/scores",

@@ -231,3 +231,52 @@ def test_database_url_and_redis_url_are_fallbacks() -> None:
         SettingsError, match=r"^DATABASE_URL must be a URL that starts with postgresql://$"
     ):
         read_settings({"DATABASE_URL": "mysql://db/other"})
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "cursor"
+    file.write_text(f"{KEY}\n")
+    environ = {"TALLY_CURSOR_SECRET_FILE": str(file), "DATABASE_URL_FILE": str(tmp_path / "url")}
+    (tmp_path / "url").write_text("postgresql://tally:secret@db/tally")
+    settings = read_settings(environ)
+    assert settings.cursor_secret == Secret(KEY)
+    assert settings.scoreboard_database_url == Secret("postgresql://tally:secret@db/tally")
+    rows = {row.variable: row for row in setting_rows(settings, environ)}
+    assert (rows["TALLY_CURSOR_SECRET"].value, rows["TALLY_CURSOR_SECRET"].source) == (
+        MASK,
+        "environment",
+    )
+    assert unknown_variables(environ) == []
+    assert len(unknown_variables({"TALLY_PORT_FILE": "x"})) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "names {file}, which cannot be read: No such file or directory"),
+        (b"", "names {file}, which is empty"),
+        (b"\xff" * 40, "names {file}, which is not UTF-8 text"),
+        (b"x" * 65_537, "names {file}, which has more than 65536 bytes"),
+        (b"hidden", "must have at least 32 characters"),
+    ],
+)
+def test_a_secret_file_that_cannot_be_used_is_reported_without_its_content(
+    tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SettingsError) as caught:
+        read_settings({"TALLY_CURSOR_SECRET_FILE": str(file), "TALLY_PORT": "x"})
+    assert len(caught.value.problems) == 2
+    [problem] = [text for text in caught.value.problems if "CURSOR" in text]
+    assert problem == f"TALLY_CURSOR_SECRET_FILE {words.format(file=file)}"
+    assert "hidden" not in problem
+
+
+def test_a_secret_with_two_sources_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(KEY)
+    with pytest.raises(SettingsError, match="are both set; set only one"):
+        read_settings(
+            {"TALLY_CURSOR_SECRET": KEY, "TALLY_CURSOR_SECRET_FILE": str(tmp_path / "secret")}
+        )

@@ -1,19 +1,28 @@
 """`tally up` as a user runs it: output, restarts after a stop or kill, and clean-up."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tally import settings
-from tests.test_cli import TIMEOUT_SECONDS, free_port, read_until, started, tally
+from tests.test_cli import (
+    PROGRAM,
+    TIMEOUT_SECONDS,
+    environment,
+    free_port,
+    read_until,
+    started,
+    tally,
+)
 
 BACKENDS = "devices,collect,scoreboard"
 # Totals, and how many must have appeared before the test continues: some devices are offline at
@@ -200,3 +209,30 @@ def test_an_unknown_backend_is_reported(tmp_path: Path) -> None:
     done = tally(tmp_path, "up", "--only", "devices,chess")
     assert done.returncode == 2
     assert "TALLY_BACKENDS must be a comma-separated list of" in done.stderr
+
+
+def test_on_a_terminal_the_logs_are_in_a_file_below_a_status_line(tmp_path: Path) -> None:
+    """The table of URLs stays readable; the test uses a pseudo-terminal."""
+    ours, theirs = os.openpty()
+    words = ("up", "--no-sim", "--only", "devices", "--port", str(free_port()))
+    program = subprocess.Popen(
+        [*PROGRAM, *words],
+        env=environment(tmp_path, TERM="xterm", TALLY_BACKENDS="devices"),
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    log, output = tmp_path / "data" / "tally.log", b""
+    try:
+        while b"requests; logs: " not in output:
+            output += os.read(ours, 65_536)
+    finally:
+        program.send_signal(signal.SIGINT)
+        with suppress(OSError):  # the program closed the terminal
+            while chunk := os.read(ours, 65_536):
+                output += chunk
+        os.close(ours)
+    assert program.wait(TIMEOUT_SECONDS) == 0
+    assert "Tally is up" in output.decode()
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert '"action":' not in output.decode()

@@ -23,18 +23,24 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from tally import __version__
+from tally.administration import Administration, open_administration
+from tally.collect.jobs import SCHEDULES as COLLECT_SCHEDULES
 from tally.collect.wiring import REPOSITORIES as COLLECT_REPOSITORIES
 from tally.collect.wiring import open_collect
+from tally.cricket.jobs import SCHEDULES as CRICKET_SCHEDULES
 from tally.cricket.repository.repositories import REPOSITORIES as CRICKET_REPOSITORIES
 from tally.cricket.wiring.backend import open_cricket
 from tally.dependencies import Dependencies
+from tally.devices.jobs import SCHEDULES as DEVICES_SCHEDULES
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.wiring import open_devices
-from tally.instance.maintenance import StoreMaintenance
+from tally.instance.maintenance import SCRUB_SCHEDULE, SWEEP_SCHEDULE, StoreMaintenance
 from tally.instance.operators import open_operators
 from tally.instance.readiness import store_probe
 from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
-from tally.instance.streams import open_streams
+from tally.instance.shard_pages import open_page_exchange
+from tally.instance.streams import STREAMS_SCHEDULE, open_streams
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit import directory_lock, keyfile
 from tally.kit.backend import Backend
 from tally.kit.clock import Clock, SystemClock
@@ -44,10 +50,11 @@ from tally.kit.docs import docs_endpoints
 from tally.kit.endpoints import Api, ApiApplication, Endpoint
 from tally.kit.http import Json, RequestContextMiddleware
 from tally.kit.hub import Hub
-from tally.kit.jobs import Job, JobRunner
+from tally.kit.jobs import Job, JobRunner, JobSchedule
 from tally.kit.metrics import CONTENT_TYPE, Metrics
 from tally.kit.openapi import document
 from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness, ReadinessMonitor
+from tally.scoreboard.jobs import SCHEDULES as SCOREBOARD_SCHEDULES
 from tally.scoreboard.wiring import open_scoreboard
 from tally.settings import Settings
 from tally.store import dynamodb
@@ -77,6 +84,7 @@ class Application(Dependencies):
     """
 
     engine: Engine
+    administration: Administration
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
@@ -99,7 +107,26 @@ CATALOGUE: Final = Catalogue(
     }
 )
 
-BACKENDS: Final[Mapping[str, Callable[[Dependencies], AbstractAsyncContextManager[Backend]]]] = {
+# What `tally job list` shows without opening anything.
+JOB_SCHEDULES: Final[Mapping[str, tuple[JobSchedule, ...]]] = {
+    "instance": (SWEEP_SCHEDULE, SCRUB_SCHEDULE, STREAMS_SCHEDULE),
+    "collect": COLLECT_SCHEDULES,
+    "cricket": CRICKET_SCHEDULES,
+    "devices": DEVICES_SCHEDULES,
+    "scoreboard": SCOREBOARD_SCHEDULES,
+}
+
+
+class PublishingBackend(Backend, Protocol):
+    """A backend whose events operators can subscribe to with webhooks."""
+
+    @property
+    def webhook_sources(self) -> tuple[WebhookSource, ...]: ...
+
+
+BACKENDS: Final[
+    Mapping[str, Callable[[Dependencies], AbstractAsyncContextManager[PublishingBackend]]]
+] = {
     "collect": open_collect,
     "cricket": open_cricket,
     "devices": open_devices,
@@ -148,8 +175,10 @@ async def open_application(
         stack.enter_context(directory_lock.shared_lock(settings.data_dir))
         maintenance = StoreMaintenance(engine, store, clock, CATALOGUE.tables(), metrics)
         readiness.add(maintenance.probes())
-        jobs = [*maintenance.jobs(), streams.job()]
-        jobs.extend(chain.from_iterable(backend.jobs for backend in backends.values()))
+        sources = chain.from_iterable(backend.webhook_sources for backend in backends.values())
+        opening = open_administration(dependencies, tuple(sources))
+        administration = await stack.enter_async_context(opening)
+        backend_jobs = chain.from_iterable(backend.jobs for backend in backends.values())
         yield Application(
             settings=settings,
             clock=clock,
@@ -161,8 +190,9 @@ async def open_application(
             readiness=readiness,
             streams=streams,
             engine=engine,
-            jobs=tuple(jobs),
-            apis=tuple(backend.api for backend in backends.values()),
+            administration=administration,
+            jobs=(*maintenance.jobs(), streams.job(), *backend_jobs),
+            apis=(*(backend.api for backend in backends.values()), administration.api),
             backends=backends,
         )
 
@@ -175,12 +205,18 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
     """
     secure_data_directory(settings.data_dir)
     if settings.store_engine == "dynamodb":
-        async with dynamodb.open_dynamodb(
-            endpoint=settings.dynamodb_endpoint,
-            region=settings.dynamodb_region,
-            table_prefix=settings.dynamodb_table_prefix,
-        ) as engine:
-            yield engine
+        async with AsyncExitStack() as stack:
+            redis_url, exchange = settings.scoreboard_redis_url, None
+            if redis_url is not None:
+                exchange = await stack.enter_async_context(open_page_exchange(redis_url.reveal()))
+            yield await stack.enter_async_context(
+                dynamodb.open_dynamodb(
+                    endpoint=settings.dynamodb_endpoint,
+                    region=settings.dynamodb_region,
+                    table_prefix=settings.dynamodb_table_prefix,
+                    exchange=exchange,
+                )
+            )
         return
     rate = settings.store_writer_process_rate or None
     async with open_sqlite(
@@ -221,6 +257,8 @@ def build_app(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(_BackgroundTask(application.hub.run()))
+            webhooks = application.administration.webhooks
+            await stack.enter_async_context(_BackgroundTask(webhooks.run()))
             await stack.enter_async_context(application.readiness.running())
             await stack.enter_async_context(runner)
             if extra is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tally.app import CATALOGUE, Application, MountedApp
 from tally.console.context import ConsoleContext
+from tally.console.live_updates import LiveUpdates
 from tally.console.login import LoginPage
 from tally.console.mount import build_mounted_console
 from tally.console.sign_in_link import SignInLink
@@ -49,6 +50,7 @@ def build_console(
         patterns=lambda: pattern_rows(CATALOGUE, application.store.meters),
         operators=operators,
         sessions=sessions,
+        updates=LiveUpdates(application.store, application.hub, clock),
         outside=outside,
     )
     throttle = SignInThrottle(clock, application.metrics)

@@ -7,7 +7,7 @@ the server, and the simulators save their state for the next start.
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from socket import socket
@@ -25,12 +25,14 @@ from tally.instance.first_operator import FIRST_OPERATOR, ensure_first_operator,
 from tally.kit import directory_lock
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.connection_table import HttpLimits
+from tally.kit.log_file import LogFile
 from tally.kit.server import Server, socket_url
 from tally.settings import LOOPBACK_HOSTS, Settings
 from tally.sim.demo.clients import demo_clients
 from tally.sim.demo.services import SimulatedServices, simulated_services
 from tally.sim.demo.state import DemoState, open_demo_state
 
+STATUS_SECONDS: Final = 1.0
 # Pages listed when the server listens.
 PAGES: Final = (
     ("Console", "/console/"),
@@ -45,10 +47,16 @@ class Up:
     """One run of `tally up`."""
 
     def __init__(
-        self, settings: Settings, *, with_simulators: bool, console: Console | None = None
+        self,
+        settings: Settings,
+        *,
+        with_simulators: bool,
+        console: Console | None = None,
+        log_file: LogFile | None = None,
     ) -> None:
         self._settings = settings
         self._with_simulators = with_simulators
+        self._log_file = log_file
         self._console = console or Console()
         self._clock: Clock = SystemClock()
 
@@ -107,7 +115,9 @@ class Up:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(server.serve_on(listening, server_stop))
-                tasks.create_task(run_clients())
+                status = tasks.create_task(self._show_status(application))
+                await run_clients()
+                status.cancel()
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
 
@@ -144,6 +154,20 @@ class Up:
             sign_in = f"Sign in to the console (once): {url}/console/login{link.query}"
             self._console.print(sign_in, soft_wrap=True, highlight=False)
         self._console.print("Press Ctrl-C to stop.")
+
+    async def _show_status(self, application: Application) -> None:
+        """Keep a line with the state of the server at the end of the terminal."""
+        if self._log_file is None:
+            return
+        started, log_file = self._clock.monotonic(), self._log_file
+        with self._console.status("") as line:
+            while True:
+                elapsed = timedelta(seconds=int(self._clock.monotonic() - started))
+                requests = application.metrics.requests.count()
+                problems = f"warnings: {log_file.problems}"
+                state = f"Up for {elapsed}, {requests} requests; logs: {log_file.path}, {problems}"
+                line.update(state)
+                await self._clock.sleep(STATUS_SECONDS)
 
     @contextmanager
     def _step(self, title: str) -> Iterator[None]:

@@ -12,6 +12,7 @@ from tally.collect.service.milestones import Goal
 from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
 from tally.console.dashboard import QUERY_TIMEOUT_SECONDS, BackendHealth, Dashboard
+from tally.console.live_updates import LiveUpdates
 from tally.console.traffic import TrafficHistory
 from tally.cricket.model.feed import MatchStatus
 from tally.cricket.model.records import ActivityStatus, LiveActivity
@@ -53,6 +54,7 @@ def context(application: Application, clock: ManualClock) -> ConsoleContext:
         patterns=list,
         operators=application.operators,
         sessions=make_sessions(application.store, clock),
+        updates=LiveUpdates(application.store, application.hub, application.clock),
     )
 
 

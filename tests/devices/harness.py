@@ -18,7 +18,7 @@ import msgspec
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.app import Application, build_app, open_application
-from tally.devices.jobs import DELETION_JOB
+from tally.devices.jobs import DELETION_SCHEDULE
 from tally.devices.repository.rollups import ALL_BUILT, RollupRepository
 from tally.devices.service.deletions import SETTLE_SECONDS
 from tally.kit.clock import Clock, ManualClock
@@ -222,7 +222,7 @@ async def wait_until_built(server: DevicesServer) -> None:
 
 async def finish_deletion(server: DevicesServer, deletion_id: str) -> Json:
     """Run the job until a deletion is done, and return it."""
-    [job] = [job for job in server.application.jobs if job.name == DELETION_JOB]
+    [job] = [job for job in server.application.jobs if job.name == DELETION_SCHEDULE.name]
     async with asyncio.timeout(60):
         while True:
             await job.run()

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,10 @@ class ServerProcess:
 
 @asynccontextmanager
 async def serve(
-    folder: Path, writer_process_rate: int = 3_000, streams: int = 10
+    folder: Path,
+    writer_process_rate: int = 3_000,
+    streams: int = 10,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ServerProcess]:
     """Start a server on a data directory; kill it on exit."""
     environment = {
@@ -63,6 +66,7 @@ async def serve(
         "TALLY_STORE_WRITER_PROCESS_RATE": str(writer_process_rate),
         "TALLY_STREAMS_PER_PERSON": str(streams),
         "TALLY_STREAMS_PER_ADDRESS": str(streams),
+        **(settings or {}),
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.devices.jobs import DELETION_JOB
+from tally.devices.jobs import DELETION_SCHEDULE
 from tally.devices.repository import readings as readings_table
 from tally.kit.tasks import cancel_all
 from tests.api_response import expect_error
@@ -117,7 +117,7 @@ async def test_a_deletion_continues_after_a_crash(
         await send_numbered(server, board, 5 * HOUR)
         path = f"/devices/{board.hardware_id}/readings?from={FIRST_MS}&to={FIRST_MS + DAY_MS}"
         deletion = await request_deletion(server, path)
-        [job] = [job for job in server.application.jobs if job.name == DELETION_JOB]
+        [job] = [job for job in server.application.jobs if job.name == DELETION_SCHEDULE.name]
         running = asyncio.ensure_future(job.run())
         async with asyncio.timeout(60):
             while len(await server.readings(board)) > 4 * HOUR:  # noqa: ASYNC110

@@ -1,17 +1,16 @@
 """The lock file and the store contain the four tables exactly as in the seed."""
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tally.app import open_engine
+from tally.cli.schema import LOCK_FILE
 from tally.kit.clock import SystemClock
 from tally.store.lockfile import normalize, read_lock
 from tests.devices.conftest import TABLES, StoreTarget
 
-ROOT = Path(__file__).parent.parent.parent
 REQUIRED, OPTIONAL = True, False
 
 
@@ -28,13 +27,16 @@ def attributes(**fields: tuple[str, bool]) -> dict[str, Any]:
     return {name: {"type": kind, "required": required} for name, (kind, required) in fields.items()}
 
 
-# The tables of the seed; key attributes are listed only as keys. Additions are optional
-# attributes, which the rules of the seed allow.
+# The tables of the seed; key attributes are listed only as keys. Additions are optional attributes
+# and the index `by_group`, which the rules of the seed allow.
 SEED: dict[str, dict[str, Any]] = {
     "devices": {
         "version": "1.0.0",
         "partition": key("hardware_id"),
-        "indexes": {"gsi1": index("gsi1pk", "gsi1sk")},
+        "indexes": {
+            "gsi1": index("gsi1pk", "gsi1sk"),
+            "by_group": index("group", "hardware_id") | {"projection": "KEYS_ONLY"},
+        },
         "attributes": attributes(
             confirmation_id=("S", REQUIRED),
             capabilities=("M", REQUIRED),
@@ -43,6 +45,8 @@ SEED: dict[str, dict[str, Any]] = {
             last_boot_id=("S", REQUIRED),
             firmware_version=("S", REQUIRED),
             friendly_name=("S", OPTIONAL),
+            group=("S", OPTIONAL),
+            tags=("L", OPTIONAL),
             is_registered=("BOOL", OPTIONAL),
             clock_offset_ms=("N", OPTIONAL),
             gsi1pk=("S", REQUIRED),
@@ -99,16 +103,21 @@ SEED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("table", SEED)
 def test_the_lock_file_matches_the_seed(table: str) -> None:
-    locked = tomllib.loads((ROOT / "schema.lock").read_text(encoding="utf-8"))
+    locked = tomllib.loads((LOCK_FILE).read_text(encoding="utf-8"))
     assert locked["tables"][table] == SEED[table]
 
 
 def test_the_code_matches_the_lock_file() -> None:
-    locked = {table.name: table for table in read_lock(ROOT / "schema.lock")}
+    locked = {table.name: table for table in read_lock(LOCK_FILE)}
     assert [locked[table.name] for table in TABLES] == [normalize(table) for table in TABLES]
     own = {table.name for table in TABLES if not table.name.startswith("tally-")}
     assert own == set(SEED) | {
         "device_rollups",
+        "device_sensors",
+        "device_desired_states",
+        "device_alarm_rules",
+        "device_alarm_boards",
+        "device_alarms",
         "device_rate_limits",
         "device_claims",
         "device_deletions",

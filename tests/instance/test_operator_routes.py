@@ -53,6 +53,19 @@ ROUTES = (
     ("POST", f"/scoreboard/api/v1/admin/players/{PLAYER}/adjust"),
     ("POST", f"/scoreboard/api/v1/admin/players/{PLAYER}/ban"),
     ("POST", f"/scoreboard/api/v1/admin/players/{PLAYER}/unban"),
+    ("GET", "/admin/webhook-kinds"),
+    ("POST", "/admin/webhooks"),
+    ("GET", "/admin/webhooks"),
+    ("GET", "/admin/webhooks/1"),
+    ("PATCH", "/admin/webhooks/1"),
+    ("DELETE", "/admin/webhooks/1"),
+    ("POST", "/admin/webhooks/1/secret"),
+    ("GET", "/admin/webhooks/1/deliveries"),
+    ("POST", "/admin/webhooks/1/replay"),
+    ("GET", "/admin/consumers"),
+    ("GET", "/admin/consumers/1/dead-letters"),
+    ("POST", "/admin/consumers/1/dead-letters/retry"),
+    ("POST", "/admin/consumers/1/dead-letters/discard"),
 )
 CHANGES = [route for route in ROUTES if route[0] != "GET"]
 READS = [route for route in ROUTES if route[0] == "GET"]

@@ -17,6 +17,7 @@ from tally.kit.clock import Clock
 from tally.store.dynamodb.engine import DynamoDBEngine
 from tally.store.dynamodb.opening import open_dynamodb
 from tally.store.dynamodb.options import DynamoDBRetryPolicy
+from tally.store.dynamodb.shared_pages import PageExchange
 from tests.store.emulators import MADE_UP
 from tests.store.fake_dynamodb import ReceivedRequest, Reply, Service, refusal, response
 
@@ -91,11 +92,13 @@ class StreamsService(Service):
         self.errors.setdefault(operation, deque()).extend(replies)
 
     @contextlib.asynccontextmanager
-    async def engine(self, clock: Clock) -> AsyncIterator[DynamoDBEngine]:
+    async def engine(
+        self, clock: Clock, exchange: PageExchange | None = None
+    ) -> AsyncIterator[DynamoDBEngine]:
         """Open an engine on the service."""
         policy = DynamoDBRetryPolicy(clock=clock)
         async with open_dynamodb(
-            endpoint=self.url, credentials=MADE_UP, retry_policy=policy
+            endpoint=self.url, credentials=MADE_UP, retry_policy=policy, exchange=exchange
         ) as engine:
             yield engine
 

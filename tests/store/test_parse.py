@@ -288,7 +288,7 @@ def test_an_invalid_update_has_the_message_of_the_service(text: str, message: st
         ("a <> :s", "Invalid operator used in KeyConditionExpression: <>"),
         ("contains(a, :s)", "Invalid operator used in KeyConditionExpression: contains"),
         ("size(a) = :n", "KeyConditionExpressions cannot contain nested operations"),
-        ("a.b = :s", "KeyConditionExpressions cannot have conditions on nested attributes"),
+        ("a.b = :s", "Invalid KeyConditionExpression: KeyConditionExpressions cannot have cond"),
         (":s = :s", "Invalid condition in KeyConditionExpression: No key attribute specified"),
         ("a = b", "Invalid condition in KeyConditionExpression: Multiple attribute names used in"),
         ("begins_with(:s, a)", "Invalid condition in KeyConditionExpression: begins_with operat"),

@@ -66,7 +66,7 @@ class Tally:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.catalogue = CATALOGUE
-        commands = StoreCommands(lambda: self.catalogue, self._open, lambda: "stage-")
+        commands = StoreCommands(lambda: self.catalogue, self._open, lambda: "stage-", ("example",))
         self.cli = typer.Typer()
         self.cli.add_typer(commands.patterns(), name="patterns")
         self.cli.add_typer(commands.schema(), name="schema")
@@ -289,6 +289,38 @@ def test_exports_use_the_configured_or_the_given_prefix(
         'name                        = "example-locks"'
         in tally("schema", "terraform", "--prefix", "").stdout
     )
+
+
+def test_terraform_keeps_the_logs_of_each_service_for_30_days(tally: Tally) -> None:
+    group = """resource "aws_cloudwatch_log_group" "example" {
+  name              = "/tally/stage-example"
+  retention_in_days = 30
+}
+"""
+    assert tally("schema", "terraform").stdout.endswith("\n" + group)
+
+
+def test_diff_compares_the_declared_tables_with_those_of_the_service(tally: Tally) -> None:
+    tally.declare(THINGS)
+    missing = tally("schema", "diff", "--service")
+    assert (missing.exit_code, missing.stdout) == (3, "things: new table [safe]\n")
+    assert tally("schema", "create").exit_code == 0
+    assert tally("schema", "diff", "--service").stdout == "No changes.\n"
+    tally.declare(replace(THINGS, indexes=(), ttl="expiresAt"))
+    changed = tally("schema", "diff", "--service")
+    assert changed.exit_code == 3
+    assert "things: global index by-owner removed [safe]" in changed.stdout
+    assert "things: TTL enabled on expiresAt [safe]" in changed.stdout
+    tally.declare(IMPOSSIBLE)
+    assert tally("schema", "diff", "--service").exit_code == 5
+
+
+def test_iam_prints_the_policy_of_one_backend(tally: Tally) -> None:
+    policy = json.loads(tally("schema", "iam", "--backend", "example").stdout)
+    assert policy["Version"] == "2012-10-17"
+    assert "stage-example-locks" in json.dumps(policy)
+    unknown = tally("schema", "iam", "--backend", "nothing")
+    assert (unknown.exit_code, "Unknown backend nothing" in unknown.stderr) == (2, True)
 
 
 def test_patterns_are_printed_one_a_line(tally: Tally) -> None:

@@ -14,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from tally.app import CATALOGUE
+from tally.cli.schema import LOCK_FILE
 from tally.store.api import Engine
 from tally.store.catalogue import find_problems
 from tally.store.commands import StoreCommands
@@ -92,7 +93,7 @@ def test_the_access_patterns_page_is_up_to_date() -> None:
 
 def test_the_schema_lock_is_up_to_date() -> None:
     """To update it, run `tally schema lock`."""
-    assert (ROOT / "schema.lock").read_text(encoding="utf-8") == render_lock(CATALOGUE.tables())
+    assert (LOCK_FILE).read_text(encoding="utf-8") == render_lock(CATALOGUE.tables())
 
 
 def test_the_repositories_have_no_problems() -> None:

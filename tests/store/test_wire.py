@@ -31,6 +31,7 @@ from tests.store.served import (
 KEY = {"pk": {"S": "a"}}
 HASH = [{"AttributeName": "pk", "KeyType": "HASH"}]
 STRING = [{"AttributeName": "pk", "AttributeType": "S"}]
+ENVELOPE = "1 validation error detected: "
 INVALID = "One or more parameter values were invalid: "
 EVERYTHING = {
     "pk": "x",
@@ -341,7 +342,7 @@ TAB: dict[str, Any] = {"TableName": "tab"}
         (
             "PutItem",
             {**TAB, "Item": {**KEY, "n": {"SS": ["a", "a"]}}},
-            INVALID + "Input collection [a, a] contains duplicates.",
+            ENVELOPE + INVALID + "Input collection [a, a] contains duplicates.",
         ),
         (
             "PutItem",
@@ -419,12 +420,14 @@ VALUES = st.recursive(
 OPERATIONS = ["GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan", "BatchGetItem"]
 OPERATIONS += ["BatchWriteItem", "TransactGetItems", "TransactWriteItems", "DescribeTable"]
 OPERATIONS += ["CreateTable", "UpdateTable", "UpdateTimeToLive", "ListTables", "TagResource"]
+OPERATIONS += ["ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction", "UntagResource"]
 FIELDS = """
 TableName Key Item KeySchema AttributeDefinitions UpdateExpression ConditionExpression Expected
 KeyConditions KeyConditionExpression FilterExpression ProjectionExpression AttributesToGet Limit
 ExpressionAttributeValues ExpressionAttributeNames ReturnValues Select Segment TotalSegments
 ExclusiveStartKey RequestItems TransactItems AttributeUpdates QueryFilter IndexName ResourceArn Tags
-BillingMode GlobalSecondaryIndexes StreamSpecification TimeToLiveSpecification
+BillingMode GlobalSecondaryIndexes StreamSpecification TimeToLiveSpecification Statement Statements
+TransactStatements Parameters NextToken TagKeys ProvisionedThroughput GlobalSecondaryIndexUpdates
 """
 
 

@@ -19,6 +19,8 @@ from tally.kit import directory_lock
 from tally.kit.clock import Clock
 from tally.kit.durable_directory import sync_directory
 from tally.kit.keyfile import read_or_create
+from tally.kit.log_file import FILE_NAME as LOG_FILE
+from tally.kit.log_file import PREVIOUS_SUFFIX
 from tally.settings import Secret
 from tally.store.sqlite.directory import MARKER_NAME
 from tally.store.sqlite.files import FILE_NAME as STORE_FILE
@@ -33,6 +35,8 @@ EXCLUDED_NAMES: Final = frozenset(
         "postgres",
         "valkey",
         "console",
+        LOG_FILE,
+        f"{LOG_FILE}{PREVIOUS_SUFFIX}",
         STORE_FILE,
         f"{STORE_FILE}-wal",
         f"{STORE_FILE}-shm",

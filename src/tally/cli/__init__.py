@@ -23,6 +23,11 @@ COMMANDS: Final = (
     LazyCommand("serve", "tally.cli.serve:serve_backends", "Serve the backends in production."),
     LazyCommand("settings", "tally.cli.settings:show_settings", "Print the settings in effect."),
     LazyCommand(
+        "doctor",
+        "tally.cli.doctor:diagnose",
+        "Check settings, data, disk, clocks and servers, and suggest remedies.",
+    ),
+    LazyCommand(
         "operator",
         "tally.cli.operator:operator_commands",
         "Add, list and remove operators, and print what they changed.",

@@ -6,31 +6,27 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tally.app import open_application
+from tally.app import JOB_SCHEDULES, open_application
 from tally.cli.startup import AsJson, explained_errors, load_settings, local_user
-from tally.kit.jobs import Job, JobOutcome, JobRun
+from tally.kit.jobs import JobOutcome, JobRun
 
 job_commands = typer.Typer(no_args_is_help=True)
 
 
 @job_commands.command("list")
 def list_jobs(as_json: AsJson = False) -> None:
-    """Print the jobs and their intervals."""
-
-    async def read() -> tuple[Job, ...]:
-        async with open_application(load_settings()) as application:
-            return application.jobs
-
-    with explained_errors():
-        jobs = asyncio.run(read())
+    """Print the jobs of all backends and their intervals; opens and changes nothing."""
+    schedules = [(backend, entry) for backend, jobs in JOB_SCHEDULES.items() for entry in jobs]
     if as_json:
         fields = ("name", "description", "interval", "lock_seconds", "deadline")
-        typer.echo(
-            msgspec.json.encode([{field: getattr(job, field) for field in fields} for job in jobs])
-        )
+        rows = [
+            {"backend": backend} | {field: getattr(entry, field) for field in fields}
+            for backend, entry in schedules
+        ]
+        typer.echo(msgspec.json.encode(rows))
         return
-    for job in jobs:
-        typer.echo(f"{job.name}  every {job.interval:g} s  {job.description}")
+    for _, entry in schedules:
+        typer.echo(f"{entry.name}  every {entry.interval:g} s  {entry.description}")
 
 
 @job_commands.command("run")

@@ -6,7 +6,6 @@ The option types that several commands share are here too.
 import dataclasses
 import os
 import pwd
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, NoReturn
@@ -34,17 +33,11 @@ def load_settings(
     host: str | None = None,
     port: int | None = None,
     backends: list[str] | None = None,
-    *,
-    quiet: bool = False,
 ) -> Settings:
-    """Read the settings, apply the command line's overrides and configure logging.
-
-    With `quiet`, a command that draws on the terminal logs only warnings and errors there.
-    """
+    """Read the settings, apply the command line's overrides and configure logging."""
     overrides = {"TALLY_BACKENDS": ",".join(backends)} if backends else {}
-    defaults = {"TALLY_LOG_LEVEL": "warning"} if quiet and sys.stderr.isatty() else {}
     with explained_errors():
-        settings = read_settings(defaults | os.environ | overrides)
+        settings = read_settings(os.environ | overrides)
     settings = dataclasses.replace(
         settings,
         host=settings.host if host is None else host,

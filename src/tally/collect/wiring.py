@@ -14,6 +14,7 @@ from tally.collect.api.auth import CollectAuth
 from tally.collect.api.events import MilestoneStreams
 from tally.collect.api.handlers import Handlers
 from tally.collect.api.routes import collect_api
+from tally.collect.api.webhooks import milestone_source
 from tally.collect.jobs import collect_jobs
 from tally.collect.oidc import OidcGateway
 from tally.collect.repository.audit import AuditRepository
@@ -60,6 +61,7 @@ from tally.collect.service.workouts import WorkoutWriter
 from tally.collect.strava.gateway import StravaGateway
 from tally.collect.strava.subscriptions import SubscriptionGateway
 from tally.dependencies import Dependencies
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit.backend import Probe
 from tally.kit.encryption import Encryptor
 from tally.kit.endpoints import Api
@@ -92,6 +94,7 @@ class Collect:
     deletion_worker: DeletionWorker
     audit: AuditTrail
     probes: tuple[Probe, ...] = ()
+    webhook_sources: tuple[WebhookSource, ...] = ()
 
 
 @asynccontextmanager
@@ -164,6 +167,7 @@ class _Builder:
             deletion_worker,
             self.audit,
             (Probe("strava", strava.application.check, is_required=False),),
+            (milestone_source(MilestoneLog(self.dependencies.store), milestone_change),),
         )
 
     def _worker(

@@ -1,6 +1,6 @@
 """The collect page: an athlete's milestones, 3D model, ledger and audit trail."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,13 +17,16 @@ from tally.collect.service.audit import AuditKey
 from tally.collect.wiring import Collect
 from tally.console.context import ConsoleContext
 from tally.console.formatting import pluralize
+from tally.console.live_updates import refresh_on_change
 from tally.console.mint_counter import PART_MINTED
 from tally.console.shell import Region, Shell, card, empty_state, not_started
 from tally.console.statue_scene import aim_camera, draw
 from tally.errors import TallyError
+from tally.kit.hub import noop
 
 ABOUT: Final = "Workouts arrive from Strava. Each twelfth of a goal mints one part, permanently."
 MAX_EVENTS: Final = 15
+NOTICES_SECONDS: Final = 10.0
 LEDGER_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "part", "label": "Part", "field": "part", "align": "left"},
     {"name": "threshold", "label": "Earned at", "field": "threshold", "align": "right"},
@@ -39,7 +42,7 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
         if collect is None:
             not_started("collect")
             return
-        view = AthleteView(collect)
+        view = AthleteView(collect, context)
         known = context.athlete_names()
         with ui.row().classes("items-end gap-4 w-full"):
             chosen = ui.select(known, label="Athlete", with_input=True).classes("w-72")
@@ -55,7 +58,8 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
         if known:
             chosen.set_value(await _latest_athlete(collect, known))
         await deletions.refresh()
-        ui.timer(2.0, view.refresh)
+        # Notices about Strava change without the athlete's items.
+        ui.timer(NOTICES_SECONDS, view.refresh, immediate=False)
         ui.timer(5.0, deletions.refresh)
 
 
@@ -69,8 +73,10 @@ async def _latest_athlete(collect: Collect, known: Mapping[str, str]) -> str:
 class AthleteView:
     """The page of one visitor for one athlete."""
 
-    def __init__(self, collect: Collect) -> None:
+    def __init__(self, collect: Collect, context: ConsoleContext) -> None:
         self._collect = collect
+        self._context = context
+        self._stop_updates: Callable[[], object] = noop
         self._user_id = ""
         self._chosen: str | None = None
         self._drawn: tuple[str, int] | None = None
@@ -102,6 +108,11 @@ class AthleteView:
     async def show(self, user_id: str) -> None:
         self._user_id, self._chosen, self._drawn = user_id, None, None
         await self.refresh()
+        self._stop_updates()
+        updates = self._context.updates
+        self._stop_updates = refresh_on_change(
+            lambda: updates.athlete(user_id), self.refresh, self._context.clock
+        )
 
     async def refresh(self) -> None:
         if not self._user_id:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tally.console.access import Changes
+from tally.console.live_updates import LiveUpdates
 from tally.console.traffic import TrafficHistory
 from tally.instance.console_sessions import ConsoleSessions
 from tally.instance.operators import OperatorAccounts
@@ -44,6 +45,7 @@ class ConsoleContext:
     patterns: Callable[[], list[PatternRow]]
     operators: OperatorAccounts
     sessions: ConsoleSessions
+    updates: LiveUpdates
     outside: "SimulatedServices | None" = None
 
     @property

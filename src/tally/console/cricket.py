@@ -8,6 +8,7 @@ from nicegui import ui
 from tally.console.charts import line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.iphone import Iphone
+from tally.console.live_updates import refresh_on_change
 from tally.console.matches import show_match_list
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
 from tally.cricket.model.ball_log import decode_ball_log
@@ -21,6 +22,8 @@ from tally.errors import TallyError
 
 MAX_EVENTS: Final = 12
 MAX_BALLS: Final = 36
+FOLLOWERS_SECONDS: Final = 10.0
+PHONE_SECONDS: Final = 2.0
 # States of a Live Activity with their labels.
 STATES: Final = (
     ("pending", "Live Activities pending"),
@@ -82,6 +85,7 @@ class _MatchPage:
     """The page of one match for one visitor."""
 
     def __init__(self, context: ConsoleContext, cricket: Cricket, match_id: str) -> None:
+        self._context = context
         self._cricket = cricket
         self._match_id = match_id
         phones = None if context.outside is None else context.outside.phones
@@ -115,7 +119,13 @@ class _MatchPage:
                 with card("Key events", about="Newest first"):
                     self._events = Region(ui.column().classes("gap-2").props("data-events=1"))
         await self.refresh()
-        ui.timer(2.0, self.refresh, immediate=False)
+        refresh_on_change(
+            lambda: self._context.updates.match(self._match_id), self.refresh, self._context.clock
+        )
+        # Followers and phones change without the match.
+        ui.timer(FOLLOWERS_SECONDS, self.refresh, immediate=False)
+        if self._iphone is not None:
+            ui.timer(PHONE_SECONDS, self._iphone.refresh, immediate=False)
 
     async def refresh(self) -> None:
         try:

@@ -9,6 +9,7 @@ from nicegui import ui
 from tally.console.charts import DAYS, HOURS, line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago
+from tally.console.live_updates import refresh_on_change
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
 from tally.devices.model.records import ApiKey, Device, Reading
 from tally.devices.wiring import Devices
@@ -195,7 +196,8 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
 
     time_span.on_value_change(refresh)
     await refresh()
-    ui.timer(3.0, refresh, immediate=False)
+    updates = context.updates
+    refresh_on_change(lambda: updates.device(device.hardware_id), refresh, context.clock)
 
 
 def _rename_form(context: ConsoleContext, devices: Devices, device: Device) -> None:

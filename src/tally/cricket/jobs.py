@@ -10,7 +10,7 @@ from tally.cricket.service.live.poller import ScorePoller
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.sync.reference_data import SyncService
 from tally.kit.clock import Clock
-from tally.kit.jobs import Job, JobFunction
+from tally.kit.jobs import Job, JobFunction, JobSchedule
 from tally.kit.locks import Locks, run_with_lock
 from tally.settings import Settings
 
@@ -20,6 +20,57 @@ FIXTURES_INTERVAL_SECONDS: Final = 60.0
 TEAM_FOLLOWS_INTERVAL_SECONDS: Final = 30.0
 ORCHESTRATOR_INTERVAL_SECONDS: Final = 30.0
 PREMATCH_INTERVAL_SECONDS: Final = 60.0
+POLL_INTERVAL_SECONDS: Final = 2.5  # by default; see TALLY_CRICKET_POLL_MS
+
+LEAGUES_SCHEDULE: Final = JobSchedule(
+    name="cricket-leagues",
+    description="Syncs leagues from SportMonks",
+    interval=REFERENCE_INTERVAL_SECONDS,
+    jitter=0.01,
+)
+TEAMS_SCHEDULE: Final = JobSchedule(
+    name="cricket-teams",
+    description="Syncs teams and seasons from SportMonks",
+    interval=REFERENCE_INTERVAL_SECONDS,
+    jitter=0.01,
+)
+FIXTURES_SCHEDULE: Final = JobSchedule(
+    name="cricket-fixtures",
+    description="Syncs fixtures from SportMonks",
+    interval=FIXTURES_INTERVAL_SECONDS,
+    jitter=0.05,
+)
+TEAM_FOLLOWS_SCHEDULE: Final = JobSchedule(
+    name="cricket-team-follows",
+    description="Adds new fixtures to the follows of their teams' followers",
+    interval=TEAM_FOLLOWS_INTERVAL_SECONDS,
+    jitter=0.05,
+)
+LIVE_SCORE_SCHEDULE: Final = JobSchedule(
+    name="cricket-live-score",
+    description="Polls scores and publishes changes to devices and SSE subscribers",
+    interval=POLL_INTERVAL_SECONDS,
+    jitter=0.02,
+)
+ORCHESTRATOR_SCHEDULE: Final = JobSchedule(
+    name="cricket-orchestrator",
+    description="Starts, repairs and ends the Live Activities of matches",
+    interval=ORCHESTRATOR_INTERVAL_SECONDS,
+)
+PREMATCH_SCHEDULE: Final = JobSchedule(
+    name="cricket-prematch",
+    description="Notifies followers of matches that are about to start",
+    interval=PREMATCH_INTERVAL_SECONDS,
+)
+SCHEDULES: Final = (
+    LEAGUES_SCHEDULE,
+    TEAMS_SCHEDULE,
+    FIXTURES_SCHEDULE,
+    TEAM_FOLLOWS_SCHEDULE,
+    LIVE_SCORE_SCHEDULE,
+    ORCHESTRATOR_SCHEDULE,
+    PREMATCH_SCHEDULE,
+)
 
 
 def sync_jobs(
@@ -50,34 +101,10 @@ def sync_jobs(
         return run
 
     return (
-        Job(
-            name="cricket-leagues",
-            description="Syncs leagues from SportMonks",
-            run=locked("sync:leagues", sync.sync_leagues),
-            interval=REFERENCE_INTERVAL_SECONDS,
-            jitter=0.01,
-        ),
-        Job(
-            name="cricket-teams",
-            description="Syncs teams and seasons from SportMonks",
-            run=locked("sync:teams", sync.sync_teams),
-            interval=REFERENCE_INTERVAL_SECONDS,
-            jitter=0.01,
-        ),
-        Job(
-            name="cricket-fixtures",
-            description="Syncs fixtures from SportMonks",
-            run=locked("sync:fixtures", sync_fixtures),
-            interval=FIXTURES_INTERVAL_SECONDS,
-            jitter=0.05,
-        ),
-        Job(
-            name="cricket-team-follows",
-            description="Adds new fixtures to the follows of their teams' followers",
-            run=locked("team-follows", team_follows.add_new_fixtures),
-            interval=TEAM_FOLLOWS_INTERVAL_SECONDS,
-            jitter=0.05,
-        ),
+        LEAGUES_SCHEDULE.job(locked("sync:leagues", sync.sync_leagues)),
+        TEAMS_SCHEDULE.job(locked("sync:teams", sync.sync_teams)),
+        FIXTURES_SCHEDULE.job(locked("sync:fixtures", sync_fixtures)),
+        TEAM_FOLLOWS_SCHEDULE.job(locked("team-follows", team_follows.add_new_fixtures)),
     )
 
 
@@ -92,23 +119,7 @@ def live_jobs(
     Every instance runs them; a lock per match distributes the matches.
     """
     return (
-        Job(
-            name="cricket-live-score",
-            description="Polls scores and publishes changes to devices and SSE subscribers",
-            run=poller.run,
-            interval=settings.cricket_poll_ms / 1000,
-            jitter=0.02,
-        ),
-        Job(
-            name="cricket-orchestrator",
-            description="Starts, repairs and ends the Live Activities of matches",
-            run=orchestrator.run,
-            interval=ORCHESTRATOR_INTERVAL_SECONDS,
-        ),
-        Job(
-            name="cricket-prematch",
-            description="Notifies followers of matches that are about to start",
-            run=prematch.run,
-            interval=PREMATCH_INTERVAL_SECONDS,
-        ),
+        LIVE_SCORE_SCHEDULE.job(poller.run, interval=settings.cricket_poll_ms / 1000),
+        ORCHESTRATOR_SCHEDULE.job(orchestrator.run),
+        PREMATCH_SCHEDULE.job(prematch.run),
     )

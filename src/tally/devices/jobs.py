@@ -3,22 +3,17 @@
 from typing import Final
 
 from tally.devices.service.deletions import DeviceDeletionWorker
-from tally.kit.jobs import Job
+from tally.kit.jobs import Job, JobSchedule
 from tally.kit.locks import Locks
 
-DELETION_JOB: Final = "devices-deletions"
-DELETION_INTERVAL_SECONDS: Final = 1.0
-DELETION_LOCK_SECONDS: Final = 15.0
+DELETION_SCHEDULE: Final = JobSchedule(
+    name="devices-deletions",
+    description="Deletes devices and readings as operators requested",
+    interval=1.0,
+    lock_seconds=15.0,
+)
+SCHEDULES: Final = (DELETION_SCHEDULE,)
 
 
 def devices_jobs(deletions: DeviceDeletionWorker, locks: Locks) -> tuple[Job, ...]:
-    return (
-        Job(
-            name=DELETION_JOB,
-            description="Deletes devices and readings as operators requested",
-            run=deletions.run,
-            interval=DELETION_INTERVAL_SECONDS,
-            lock_seconds=DELETION_LOCK_SECONDS,
-            locks=locks,
-        ),
-    )
+    return (DELETION_SCHEDULE.job(deletions.run, locks=locks),)

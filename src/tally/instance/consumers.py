@@ -85,6 +85,10 @@ class ConsumerMetrics:
         )
 
 
+def unknown_letter(letter_id: str) -> NotFound:
+    return NotFound(f"Dead letter {letter_id} does not exist", code="dead_letter_not_found")
+
+
 class NamedConsumer:
     """One consumer on this instance; it works while it holds the lock of its name."""
 
@@ -109,10 +113,10 @@ class NamedConsumer:
         self._metrics = metrics
         self._policy = (retries or HandlerRetries()).policy()
         self._current: Change | None = None
-        metrics.lag.labels(name).set_function(self._lag)
 
     async def run(self) -> None:
         """Handle changes until cancelled; wait while another instance holds the lock."""
+        self._metrics.lag.labels(self.name).set_function(self._lag)
         while True:
             try:
                 await run_with_lock(
@@ -137,7 +141,7 @@ class NamedConsumer:
         """Handle a dead letter again and delete it; raise the error of the handler."""
         letter = await self._repository.get_letter(self.name, letter_id)
         if letter is None:
-            raise NotFound(f"Unknown dead letter {letter_id}")
+            raise unknown_letter(letter_id)
         await self._handle(letter.change)
         await self._repository.delete_letter(self.name, letter_id)
 

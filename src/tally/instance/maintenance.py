@@ -9,7 +9,7 @@ from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
-from tally.kit.jobs import Job
+from tally.kit.jobs import Job, JobSchedule
 from tally.kit.metrics import Metrics
 from tally.store.api import Engine
 from tally.store.clock_guard import ClockGuard
@@ -22,6 +22,17 @@ SWEEP_BATCH_SIZE: Final = 500
 # 16 MB per minute, which is 23 GB per day, in slices of about a millisecond.
 SCRUB_PAGES: Final = 4_096
 _SLICE_PAGES: Final = 64
+
+SWEEP_SCHEDULE: Final = JobSchedule(
+    name="ttl-sweep",
+    description="Deletes expired items and old changes of streams",
+    interval=60,
+)
+SCRUB_SCHEDULE: Final = JobSchedule(
+    name="store-scrub",
+    description="Verifies the checksums of the store's pages",
+    interval=60,
+)
 
 _log = logs.logger()
 
@@ -61,21 +72,10 @@ class StoreMaintenance:
 
     def jobs(self) -> list[Job]:
         """Return the jobs of the configured engine."""
-        sweep = Job(
-            name="ttl-sweep",
-            description="Deletes expired items and old changes of streams",
-            run=self._sweep,
-            interval=60,
-        )
+        sweep = SWEEP_SCHEDULE.job(self._sweep)
         if self._embedded is None:
             return [sweep]
-        scrub = Job(
-            name="store-scrub",
-            description="Verifies the checksums of the store's pages",
-            run=self._scrub,
-            interval=60,
-        )
-        return [sweep, scrub]
+        return [sweep, SCRUB_SCHEDULE.job(self._scrub)]
 
     def probes(self) -> list[Probe]:
         """Return a probe that reports a clock jump; the instance stays ready."""

@@ -1,9 +1,10 @@
 """Scheduled jobs: each runs on its own timer with jitter, one run at a time.
 
-    Job(
-        name="fixture-sync", description="Syncs fixtures from SportMonks", run=sync,
+    FIXTURE_SYNC = JobSchedule(
+        name="fixture-sync", description="Syncs fixtures from SportMonks",
         interval=60, lock_seconds=10,
     )
+    job = FIXTURE_SYNC.job(sync)
 
 A run may hold a lock shared by all instances and may have a deadline. A run that fails, times out
 or does not get the lock is logged and counted, and the timer continues. `JobRunner.run` triggers a
@@ -47,6 +48,33 @@ class Job:
     deadline: float | None = None
     # Overrides the lock provider of the runner.
     locks: Locks | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSchedule:
+    """When and how a job runs: what `tally job list` shows without opening the backends."""
+
+    name: str
+    description: str
+    interval: float
+    jitter: float = 0.1
+    lock_seconds: float | None = None
+    deadline: float | None = None
+
+    def job(
+        self, run: JobFunction, *, locks: Locks | None = None, interval: float | None = None
+    ) -> Job:
+        """Return the job that runs a function; `interval` overrides the schedule's."""
+        return Job(
+            name=self.name,
+            description=self.description,
+            run=run,
+            interval=self.interval if interval is None else interval,
+            jitter=self.jitter,
+            lock_seconds=self.lock_seconds,
+            deadline=self.deadline,
+            locks=locks,
+        )
 
 
 class JobOutcome(StrEnum):

@@ -64,8 +64,8 @@ _patterns: Final = (
         rf"\1{MASK}",
     ),
     (re.compile(r"([?&](?:code|state)=)[^&\s\"']+"), rf"\1{MASK}"),
-    # The path of a webhook ends with a secret.
-    (re.compile(r"(/webhooks/[\w-]{1,32}/)[^/?#\s\"']+"), rf"\1{MASK}"),
+    # The path of an incoming webhook ends with a secret.
+    (re.compile(r"((?<!/admin)/webhooks/[\w-]{1,32}/)[^/?#\s\"']+"), rf"\1{MASK}"),
 )
 
 

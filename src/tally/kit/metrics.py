@@ -9,17 +9,19 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     ProcessCollector,
+    Summary,
+    disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
+from tally.kit.request_metrics import RequestMetrics
+
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-JOB_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+# A counter's time of creation would be a series of its own.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -28,13 +30,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self.requests = Histogram(
-            "tally_http_request_duration_seconds",
-            "Duration of HTTP requests until the response was complete",
-            ["method", "route", "status"],
-            registry=registry,
-            buckets=REQUEST_BUCKETS,
-        )
+        self.requests = RequestMetrics()
+        registry.register(self.requests)
         self.requests_in_flight = 0
         Gauge(
             "tally_http_requests_in_flight", "HTTP requests in progress", registry=registry
@@ -42,12 +39,8 @@ class Metrics:
         self.job_runs = Counter(
             "tally_job_runs", "Job runs by outcome", ["job_name", "outcome"], registry=registry
         )
-        self.job_duration = Histogram(
-            "tally_job_duration_seconds",
-            "Duration of job runs",
-            ["job_name"],
-            registry=registry,
-            buckets=JOB_BUCKETS,
+        self.job_duration = Summary(
+            "tally_job_duration_seconds", "Duration of job runs", ["job_name"], registry=registry
         )
         self.job_last_run = Gauge(
             "tally_job_last_run_timestamp_seconds",
@@ -81,21 +74,13 @@ class Metrics:
         self.failed_sign_ins = Counter(
             "tally_failed_sign_ins", "Failed sign-ins", ["backend", "reason"], registry=registry
         )
-        self._request_series: dict[tuple[str, str, int], Histogram] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Record a request.
 
         `route` is the template, never the path, so that clients cannot create time series.
         """
-        key = (method, route, status)
-        series = self._request_series.get(key)
-        if series is None:
-            label = method if method in METHODS else "other"
-            series = self.requests.labels(label, route, str(status))
-            if label == method:
-                self._request_series[key] = series
-        series.observe(seconds)
+        self.requests.observe(method, route, status, seconds)
 
     def render(self) -> bytes:
         """Return the metrics in the text format that `CONTENT_TYPE` names."""

@@ -190,6 +190,22 @@ class InstanceSettings:
             integer(1, 3650), "Days for which the audit trail keeps the changes of operators."
         ),
     )
+    webhooks_private_addresses: bool = field(
+        default=False,
+        metadata=setting(
+            FLAG,
+            "Let outgoing webhooks use private, loopback and link-local addresses, and http."
+            " Operators can then reach programs in your network.",
+        ),
+    )
+    webhooks_secret: Secret | None = field(
+        default=None,
+        metadata=setting(
+            SECRET,
+            "Encrypts the signing secrets of outgoing webhooks. Default: generated at first start,"
+            " in the data directory; instances with separate data directories must share it.",
+        ),
+    )
     store_engine: str = field(
         default="sqlite",
         metadata=setting(

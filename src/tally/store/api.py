@@ -80,7 +80,7 @@ class Query(Struct, frozen=True):
     """Read a range of one partition in sort-key order. `limit` counts items before the filter.
 
     The fields are DynamoDB's request parameters. With `count_only` the page has no items, only
-    their number.
+    their number. With `whole_items` a local index returns all attributes of its items.
     """
 
     table: Table
@@ -93,6 +93,7 @@ class Query(Struct, frozen=True):
     start: Key | None = None
     consistent: bool = False
     count_only: bool = False
+    whole_items: bool = False
 
 
 class ScanSegment(Struct, frozen=True):
@@ -117,6 +118,7 @@ class Scan(Struct, frozen=True):
     consistent: bool = False
     count_only: bool = False
     segment: ScanSegment | None = None
+    whole_items: bool = False
 
 
 class BatchGet(Struct, frozen=True):
@@ -276,11 +278,16 @@ class GetResult(Struct, frozen=True):
     capacity: Capacity
 
 
+# The write units of each index that a write changed; the engine may leave them out.
+IndexUnits: TypeAlias = tuple[tuple[str, float], ...]
+
+
 class WriteResult(Struct, frozen=True):
-    """`item` is what `returns` requested, or None."""
+    """`item` is what `returns` requested, or None; `index_units` are part of the capacity."""
 
     item: Item | None
     capacity: Capacity
+    index_units: IndexUnits = ()
 
 
 class Page(Struct, frozen=True):
@@ -310,19 +317,25 @@ class BatchWriteResult(Struct, frozen=True):
 
     unprocessed: BatchWrite | None
     capacity: Capacity
+    index_units: IndexUnits = ()
 
 
 class TransactionResult(Struct, frozen=True):
-    """The cost of an applied transaction."""
+    """The cost of an applied transaction, and that of each write if the engine knows it."""
 
     capacity: Capacity
+    parts: tuple[WriteResult, ...] = ()
 
 
 class TransactionGetResult(Struct, frozen=True):
-    """One entry per get, in order; None for a missing item."""
+    """One entry per get, in order; None for a missing item.
+
+    `parts` are the read units of each get, if the engine knows them.
+    """
 
     items: list[Item | None]
     capacity: Capacity
+    parts: tuple[float, ...] = ()
 
 
 class Engine(Protocol):

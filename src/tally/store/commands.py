@@ -28,14 +28,17 @@ from rich.table import Table as RichTable
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.errors import StoreError
+from tally.store.iam import iam_policy
 from tally.store.lockfile import read_lock, render_lock, write_lock
 from tally.store.meters import Meters
 from tally.store.provision import (
     ProvisionResult,
     cloudformation,
     create_tables,
+    existing_tables,
     table_status,
     terraform,
+    terraform_log_groups,
 )
 from tally.store.report import (
     METRIC_COLUMNS,
@@ -56,8 +59,9 @@ _LABELS = {
 }
 _FETCH_SECONDS = 10.0
 
-LockFile = Annotated[Path, typer.Option("--file", help="The schema lock.")]
-LOCK_FILE = Path("schema.lock")
+LockFile = Annotated[
+    Path | None, typer.Option("--file", help="The schema lock, instead of the program's.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Prefix = Annotated[
     str | None, typer.Option(help="Prefix of all table names, instead of the configured one.")
@@ -71,6 +75,8 @@ class StoreCommands:
     catalogue: Callable[[], Catalogue]
     open_engine: Callable[[], AbstractAsyncContextManager[Engine]]
     table_prefix: Callable[[], str] = str
+    services: tuple[str, ...] = ()  # those with a log group each
+    lock_file: Path = Path("schema.lock")
 
     def patterns(self) -> typer.Typer:
         """Return `tally patterns`, a single command."""
@@ -104,13 +110,14 @@ class StoreCommands:
     def _rows(self, backend: str | None, url: str | None) -> list[PatternRow]:
         if url is not None:
             return [row for row in _fetch(url) if backend in {None, row.backend}]
-        catalogue = self.catalogue()
-        if backend is not None and backend not in catalogue.backends:
-            _fail(
-                f"Unknown backend {backend}; available: {', '.join(catalogue.backends) or 'none'}",
-                code=2,
-            )
-        return pattern_rows(catalogue, Meters(), backend)
+        if backend is not None:
+            self._check_backend(backend)
+        return pattern_rows(self.catalogue(), Meters(), backend)
+
+    def _check_backend(self, name: str) -> None:
+        known = self.catalogue().backends
+        if name not in known:
+            _fail(f"Unknown backend {name}; available: {', '.join(known) or 'none'}", code=2)
 
     def schema(self) -> typer.Typer:
         """Return `tally schema …`, a group of commands."""
@@ -122,11 +129,12 @@ class StoreCommands:
         group.command("status")(self._status)
         group.command("cloudformation")(self._cloudformation)
         group.command("terraform")(self._terraform)
+        group.command("iam")(self._iam)
         return group
 
     def _lock(
         self,
-        file: LockFile = LOCK_FILE,
+        file: LockFile = None,
         drop: Annotated[
             list[str] | None,
             typer.Option(help="A removed table whose data has been moved."),
@@ -136,6 +144,7 @@ class StoreCommands:
 
         Fails if a change is impossible, or needs a migration and has no new major version.
         """
+        file = file or self.lock_file
         with _report_errors():
             changes = self._changes(file)
             for table in set(drop or []) - {
@@ -151,8 +160,9 @@ class StoreCommands:
         _print_changes(changes)
         typer.echo(f"{file}: {_count(len(self.catalogue().tables()), 'table')} locked.")
 
-    def _check(self, file: LockFile = LOCK_FILE) -> None:
+    def _check(self, file: LockFile = None) -> None:
         """Fail unless the lock matches the declared tables exactly."""
+        file = file or self.lock_file
         with _report_errors():
             changes = self._changes(file)
             current = file.exists() and file.read_text(encoding="utf-8") == render_lock(
@@ -176,12 +186,21 @@ class StoreCommands:
 
     def _diff(
         self,
-        against: Annotated[Path, typer.Option(help="The schema lock to compare with.")] = LOCK_FILE,
+        against: Annotated[
+            Path | None, typer.Option(help="The schema lock to compare with.")
+        ] = None,
+        service: Annotated[
+            bool, typer.Option("--service", help="Compare with the tables of the engine instead.")
+        ] = False,
         as_json: AsJson = False,
     ) -> None:
         """Classify each change since the lock: safe, needs a migration, or impossible."""
         with _report_errors():
-            changes = self._changes(against)
+            changes = (
+                asyncio.run(self._service_changes())
+                if service
+                else self._changes(against or self.lock_file)
+            )
         if as_json:
             rows = [
                 {
@@ -230,20 +249,53 @@ class StoreCommands:
             typer.echo(cloudformation(self.catalogue().tables(), self._prefix(prefix)), nl=False)
 
     def _terraform(self, prefix: Prefix = None) -> None:
-        """Print Terraform resources of the tables."""
+        """Print Terraform resources of the tables and of the log groups."""
         with _report_errors():
             typer.echo(terraform(self.catalogue().tables(), self._prefix(prefix)), nl=False)
+            typer.echo(terraform_log_groups(self.services, self._prefix(prefix)), nl=False)
+
+    def _iam(
+        self,
+        prefix: Prefix = None,
+        region: Annotated[str, typer.Option(help="AWS region of the tables.")] = "*",
+        account: Annotated[str, typer.Option(help="AWS account of the tables.")] = "*",
+        backend: Annotated[
+            list[str] | None, typer.Option(help="Only the tables of this backend; repeatable.")
+        ] = None,
+        provision: Annotated[
+            bool, typer.Option("--provision", help="Also allow `tally schema create`.")
+        ] = False,
+    ) -> None:
+        """Print the IAM policy of an instance: the actions that its access patterns need."""
+        catalogue = self.catalogue()
+        for name in backend or ():
+            self._check_backend(name)
+        if backend:
+            catalogue = Catalogue({name: catalogue.backends[name] for name in backend})
+        policy = iam_policy(
+            catalogue,
+            prefix=self._prefix(prefix),
+            region=region,
+            account=account,
+            provision=provision,
+        )
+        typer.echo(policy, nl=False)
 
     def _prefix(self, override: str | None) -> str:
         return self.table_prefix() if override is None else override
 
     def _changes(self, lock: Path) -> list[SchemaChange]:
-        catalogue = self.catalogue()
+        return compare_schemas(read_lock(lock), self.catalogue().tables(), self._index_users)
 
-        def index_users(table: str, index: str) -> list[str]:
-            return [entry.qualified_name for entry in catalogue.patterns_using_index(table, index)]
+    async def _service_changes(self) -> list[SchemaChange]:
+        tables = self.catalogue().tables()
+        async with self.open_engine() as engine:
+            existing = await existing_tables(engine, tables)
+        return compare_schemas(existing, tables, self._index_users)
 
-        return compare_schemas(read_lock(lock), catalogue.tables(), index_users)
+    def _index_users(self, table: str, index: str) -> list[str]:
+        entries = self.catalogue().patterns_using_index(table, index)
+        return [entry.qualified_name for entry in entries]
 
 
 def _may_be_locked(change: SchemaChange, dropped: Sequence[str]) -> bool:

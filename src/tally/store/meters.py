@@ -67,6 +67,18 @@ class Meter:
         self.read += capacity.read
         self.write += capacity.write
 
+    def add(self, other: "Meter") -> None:
+        """Add the numbers of another meter, to export their sum."""
+        self.calls += other.calls
+        self.errors += other.errors
+        self.rejected += other.rejected
+        self.items += other.items
+        self.read += other.read
+        self.write += other.write
+        self.seconds += other.seconds
+        self.slowest = max(self.slowest, other.slowest)
+        self.buckets = [own + added for own, added in zip(self.buckets, other.buckets, strict=True)]
+
     def quantile(self, fraction: float) -> float:
         """Estimate a latency quantile from the buckets; 0 before the first call."""
         target = fraction * self.calls

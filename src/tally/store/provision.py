@@ -8,14 +8,17 @@ The output is deterministic, so a schema change touches few lines.
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from tally.store.api import Engine
 from tally.store.descriptions import create_request
 from tally.store.errors import InvalidSchema, TableNotFound
 from tally.store.lockfile import normalize
 from tally.store.schema import Index, Table, index_key
+
+# How long CloudWatch keeps logs.
+LOG_RETENTION_DAYS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,19 @@ async def table_status(engine: Engine, table: Table) -> str:
     states = [f"index {name} is backfilling" for name in building]
     states += [f"index {name} is missing" for name in table.by_name if name not in stored.by_name]
     return ", ".join(states) or "ready"
+
+
+async def existing_tables(engine: Engine, declared: Iterable[Table]) -> list[Table]:
+    """Return the declared tables as they are on the engine.
+
+    It knows neither attributes nor versions: these are the declared ones.
+    """
+    tables = []
+    for table in declared:
+        stored = await _found(engine, table.name)
+        if stored is not None:
+            tables.append(replace(stored, attributes=table.attributes, version=table.version))
+    return tables
 
 
 async def _found(engine: Engine, name: str) -> Table | None:
@@ -137,6 +153,20 @@ def terraform(tables: Iterable[Table], prefix: str = "") -> str:
         _terraform_table(label, table, prefix)
         for label, table in _labelled(tables, _terraform_label)
     )
+
+
+def terraform_log_groups(services: Iterable[str], prefix: str = "") -> str:
+    """Render a CloudWatch log group per service, whose entries expire."""
+    return "".join(
+        "\n" + _terraform_log_group(service, f"/tally/{prefix}{service}")
+        for service in sorted(services)
+    )
+
+
+def _terraform_log_group(label: str, name: str) -> str:
+    fields = {"name": _quoted(name), "retention_in_days": str(LOG_RETENTION_DAYS)}
+    body = _indented("\n".join(_aligned(fields)))
+    return f'resource "aws_cloudwatch_log_group" {_quoted(label)} {{\n{body}\n}}\n'
 
 
 def _terraform_table(label: str, table: Table, prefix: str) -> str:

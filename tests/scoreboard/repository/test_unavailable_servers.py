@@ -131,3 +131,13 @@ async def test_calls_are_measured_by_name_and_outcome(tmp_path: Path) -> None:
         b"tally_scoreboard_storage_call_duration_seconds_count"
         b'{call="ping",outcome="unavailable",server="redis"} 1.0' in metrics.render()
     )
+
+
+def test_an_outage_is_logged_once() -> None:
+    """It may last for hours; the next one is logged again."""
+    metrics = StorageMetrics(Metrics())
+    assert metrics.should_log("redis", now=0.0)
+    assert not any(metrics.should_log("redis", now=seconds) for seconds in (1.0, 60.0, 3_600.0))
+    assert metrics.should_log("postgresql", now=60.0)
+    metrics.observe("redis", "ping", "ok", 0.001)
+    assert metrics.should_log("redis", now=7_200.0)

@@ -13,6 +13,7 @@ from tally.cricket.api.auth import CricketAuthenticator
 from tally.cricket.api.events import MatchLogs, MatchStreams
 from tally.cricket.api.handlers import Handlers
 from tally.cricket.api.routes import cricket_api
+from tally.cricket.api.webhooks import match_source
 from tally.cricket.apns.gateway import open_apns
 from tally.cricket.jobs import live_jobs, sync_jobs
 from tally.cricket.repository.key_events import (
@@ -36,6 +37,7 @@ from tally.cricket.sportmonks.gateway import SportMonksGateway
 from tally.cricket.wiring.live import LiveServices, open_live
 from tally.cricket.wiring.queries import build_queries
 from tally.dependencies import Dependencies
+from tally.instance.webhooks.sources import WebhookSource
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.backend import Probe
 from tally.kit.clock import Clock
@@ -58,6 +60,7 @@ class Cricket:
     live: LiveServices
     push_gateway: PushGateway
     probes: tuple[Probe, ...] = ()
+    webhook_sources: tuple[WebhookSource, ...] = ()
 
 
 @asynccontextmanager
@@ -85,6 +88,7 @@ async def open_cricket(dependencies: Dependencies) -> AsyncIterator[Cricket]:
                 repositories=repositories,
                 live=live,
                 push_gateway=push_gateway,
+                webhook_sources=(match_source(KeyEventLog(dependencies.store), published_events),),
             )
 
 

@@ -8,6 +8,8 @@ from tally.instance.repository.operator_audit import OperatorAuditRepository
 from tally.instance.repository.operators import OperatorRepository
 from tally.instance.repository.probes import ProbeRepository
 from tally.instance.repository.streams import StreamRepository
+from tally.instance.repository.webhook_deliveries import DeliveryRepository
+from tally.instance.repository.webhooks import WebhookRepository
 
 REPOSITORIES: Final[tuple[type, ...]] = (
     OperatorRepository,
@@ -16,4 +18,6 @@ REPOSITORIES: Final[tuple[type, ...]] = (
     ConsoleSessionRepository,
     StreamRepository,
     ConsumerRepository,
+    WebhookRepository,
+    DeliveryRepository,
 )

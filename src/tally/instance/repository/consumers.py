@@ -43,6 +43,7 @@ DEAD_LETTERS = Table(
         Attribute("old", "M", about="item before the change"),
         Attribute("new", "M", about="item after the change"),
         Attribute("changedAt", "N", required=True, about="epoch milliseconds"),
+        Attribute("sequence", "S", about="number of the change in its partition"),
         Attribute("isExpiry", "BOOL", required=True, about="the item had expired"),
         Attribute("error", "S", required=True, about="error of the last attempt"),
         Attribute("ttl", "N", required=True, about="epoch seconds"),
@@ -50,6 +51,8 @@ DEAD_LETTERS = Table(
 )
 LETTER_SECONDS: Final = 30 * 86_400
 MAX_LETTERS: Final = 1_000
+# The owner of a lock that no instance has held yet.
+NOBODY: Final = "nobody"
 _MAX_ERROR: Final = 1_000
 _CONSUMER_KEY: Final = {"consumer": param("consumer")}
 _LETTER_KEY: Final = {"consumer": param("consumer"), "id": param("id")}
@@ -122,6 +125,19 @@ class ConsumerRepository:
     async def get_position(self, consumer: str) -> str | None:
         item = await self.store.get(STREAM_CONSUMERS, {"consumer": consumer}, consistent=True)
         return None if item is None else item.get("position")
+
+    @access(
+        "Start stream consumer at position",
+        PutItem(key=_CONSUMER_KEY),
+        table=STREAM_CONSUMERS,
+        by="user",
+        trigger="POST /admin/webhooks, PATCH /admin/webhooks/{webhook_id}",
+        frequency="Per new consumer",
+    )
+    async def start_at(self, consumer: str, position: str) -> None:
+        """Let a consumer begin at a position; an instance that runs it loses its lock."""
+        item = {"consumer": consumer, "owner": NOBODY, "expiresAt": 0, "position": position}
+        await self.store.put(STREAM_CONSUMERS, item)
 
     @access(
         "Checkpoint stream consumer",
@@ -229,6 +245,8 @@ def _letter_item(consumer: str, change: Change, error: str, now: int) -> Item:
         "kind": change.kind,
         "key": change.key,
         "changedAt": changed_at,
+        # A number of DynamoDB Streams may have more digits than a number of an item.
+        "sequence": str(change.sequence),
         "isExpiry": change.is_expiry,
         "error": error[:_MAX_ERROR].encode(errors="replace").decode(),
         "ttl": now // 1000 + LETTER_SECONDS,
@@ -245,5 +263,6 @@ def _letter(item: Mapping[str, Any]) -> DeadLetter:
         old=item.get("old"),
         new=item.get("new"),
         is_expiry=item["isExpiry"],
+        sequence=int(item.get("sequence", "0")),
     )
     return DeadLetter(item["id"], change, item["error"])

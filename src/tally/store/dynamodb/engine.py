@@ -43,6 +43,7 @@ from tally.store.changes import Change, ChangePage
 from tally.store.dynamodb import requests, responses
 from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 from tally.store.dynamodb.sending import RequestKind, RequestSender
+from tally.store.dynamodb.shared_pages import PageExchange
 from tally.store.dynamodb.stream_reader import StreamReader
 from tally.store.dynamodb.stream_requests import StreamRequests, StreamsClient, StreamsOpener
 from tally.store.dynamodb.tables import TableManager
@@ -132,13 +133,14 @@ class DynamoDBEngine:
         streams: StreamsOpener,
         table_prefix: str,
         retry_policy: DynamoDBRetryPolicy,
+        exchange: PageExchange | None = None,
     ) -> None:
         self._client = client
         self._prefix = table_prefix
         self._sender = RequestSender(retry_policy)
         self._tables = TableManager(client, table_prefix, self._sender)
         self._streams = StreamReader(
-            StreamRequests(streams, self._sender, self._tables.describe_raw)
+            StreamRequests(streams, self._sender, self._tables.describe_raw, exchange)
         )
 
     async def get(self, operation: Get) -> GetResult:
@@ -156,14 +158,14 @@ class DynamoDBEngine:
         )
 
     async def update(self, operation: Update) -> WriteResult:
-        validate.check_update(operation)
+        validate.check_write(operation)
         request = requests.update_request(operation, self._name)
         return responses.parse_write(
             await self._send(RequestKind.WRITE, operation, self._client.update_item, request)
         )
 
     async def delete(self, operation: Delete) -> WriteResult:
-        validate.check_delete(operation)
+        validate.check_write(operation)
         request = requests.delete_request(operation, self._name)
         return responses.parse_write(
             await self._send(RequestKind.WRITE, operation, self._client.delete_item, request)

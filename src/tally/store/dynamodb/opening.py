@@ -9,6 +9,7 @@ from tally.store.dynamodb.options import Credentials, DynamoDBRetryPolicy
 
 if TYPE_CHECKING:
     from tally.store.dynamodb.engine import DynamoDBEngine
+    from tally.store.dynamodb.shared_pages import PageExchange
 
 
 @asynccontextmanager
@@ -22,6 +23,7 @@ async def open_dynamodb(
     connect_timeout: float = 2.0,
     read_timeout: float = 10.0,
     retry_policy: DynamoDBRetryPolicy | None = None,
+    exchange: "PageExchange | None" = None,
 ) -> "AsyncIterator[DynamoDBEngine]":
     """Open an engine on AWS, or on any service with DynamoDB's protocol at `endpoint`.
 
@@ -31,7 +33,8 @@ async def open_dynamodb(
     Without `credentials` the client searches the environment, the profile and the machine's role,
     like every AWS tool. `table_prefix` precedes the name of every table. The role needs the item
     operations on the tables and `ListTables` for `ping`; to follow changes, also
-    `DescribeTable` and the operations on the tables' streams. Timeouts are in seconds.
+    `DescribeTable` and the operations on the tables' streams. With an `exchange`, the processes
+    that share it read each shard of a stream once. Timeouts are in seconds.
     """
     engine_module = import_module("tally.store.dynamodb.engine")
     async with engine_module.create_clients(
@@ -43,7 +46,7 @@ async def open_dynamodb(
         read_timeout=read_timeout,
     ) as (client, streams):
         engine: DynamoDBEngine = engine_module.DynamoDBEngine(
-            client, streams, table_prefix, retry_policy or DynamoDBRetryPolicy()
+            client, streams, table_prefix, retry_policy or DynamoDBRetryPolicy(), exchange
         )
         try:
             yield engine

@@ -179,6 +179,8 @@ def _page(operation: Query | Scan, table_name: TableNamer, placeholders: Placeho
         request["ProjectionExpression"] = placeholders.projection(operation.projection)
     if operation.count_only:
         request["Select"] = "COUNT"
+    elif operation.whole_items:
+        request["Select"] = "ALL_ATTRIBUTES"
     if operation.limit is not None:
         request["Limit"] = operation.limit
     if operation.start is not None:

@@ -2,16 +2,23 @@
 
 DynamoDB allows two readers per shard. Readers that are up to date share one: it polls at most once
 a second, and keeps the last pages. A reader that is behind reads its own pages until the log
-contains what comes next for it.
+contains what comes next for it. With an exchange, one process polls for all.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from tally.store.dynamodb.error_mapping import IteratorExpired
 from tally.store.dynamodb.shards import Shard
+from tally.store.dynamodb.shared_pages import (
+    SHARED_POLL_SECONDS,
+    ExchangeUnavailable,
+    PageExchange,
+    SharedPage,
+)
 from tally.store.dynamodb.stream_positions import (
     BEGINNING,
     END,
@@ -84,13 +91,47 @@ class ShardLog:
         async with self._polls.lock:
             if self._iterator is None or not (now or self._polls.is_due(self._now())):
                 return
-            self._polls.record(self._now())
-            try:
-                page = await self.requests.records(self.stream, self._iterator)
-            except (IteratorExpired, PositionExpired):
-                self._iterator = None
-            else:
-                self._append(page)
+            exchange = None if now else self.requests.exchange
+            if exchange is None or not await self._receive(exchange):
+                self._polls.record(self._now())
+                await self._poll_service(exchange)
+
+    async def _poll_service(self, exchange: PageExchange | None) -> None:
+        if self._iterator is None:
+            return
+        try:
+            page = await self.requests.records(self.stream, self._iterator)
+        except (IteratorExpired, PositionExpired):
+            self._iterator = None
+            return
+        lower = str(self.end.lower)
+        self._append(page)
+        if exchange is not None and (page.records or page.iterator is None):
+            with suppress(ExchangeUnavailable):
+                await exchange.publish(self._name, SharedPage(lower, page.records, page.iterator))
+
+    async def _receive(self, exchange: PageExchange) -> bool:
+        """Append the pages of the process that polls; return False if this one has to."""
+        try:
+            is_leader = await exchange.lead(self._name)
+            # A new leader first takes what its predecessor has published.
+            pages = await exchange.pages(self._name)
+        except ExchangeUnavailable:
+            return False
+        for page in pages:
+            if int(page.lower) > self.end.lower:
+                return False  # pages are missing: the service has them
+            records = [each for each in page.records if record_number(each) > self.end.lower]
+            if records or page.iterator is None:
+                self._append(RecordPage(records, page.iterator))
+        if is_leader:
+            return False
+        self._polls.record(self._now(), SHARED_POLL_SECONDS)
+        return True
+
+    @property
+    def _name(self) -> str:
+        return f"{self.stream.arn}/{self.shard.id}"
 
     def _append(self, page: RecordPage) -> None:
         self._iterator = page.iterator
@@ -113,12 +154,13 @@ class PollTimes:
         self.lock = asyncio.Lock()
         self.has_more = False  # the last poll found records, and more may be waiting
         self._last = float("-inf")
+        self._interval = POLL_SECONDS
 
-    def record(self, now: float) -> None:
-        self._last = now
+    def record(self, now: float, interval: float = POLL_SECONDS) -> None:
+        self._last, self._interval = now, interval
 
     def is_due(self, now: float) -> bool:
-        return self.has_more or now - self._last >= POLL_SECONDS
+        return self.has_more or now - self._last >= self._interval
 
     def is_stale(self, now: float) -> bool:
         return now - self._last >= STALE_SECONDS

@@ -22,6 +22,7 @@ from tally.store.dynamodb.shards import (
     oldest_shards,
 )
 from tally.store.dynamodb.shared_call import SharedCall
+from tally.store.dynamodb.shared_pages import SHARED_POLL_SECONDS
 from tally.store.dynamodb.stream_positions import (
     END,
     Frontier,
@@ -63,7 +64,9 @@ class StreamReader:
             for change in changes:
                 yield change
             if not changes:
-                await self._requests.clock.sleep(POLL_SECONDS)
+                is_shared = self._requests.exchange is not None
+                wait = SHARED_POLL_SECONDS if is_shared else POLL_SECONDS
+                await self._requests.clock.sleep(wait)
 
     async def read_partition(
         self, table: Table, partition: Any, after: str | None, limit: int

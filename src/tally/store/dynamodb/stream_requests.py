@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from tally.store.changes import Change
 from tally.store.dynamodb.sending import RequestKind, RequestSender
 from tally.store.dynamodb.shards import Shard, parse_shards
+from tally.store.dynamodb.shared_pages import PageExchange
 from tally.store.dynamodb.stream_positions import BEGINNING, ShardPointer
 from tally.store.encode import item_from_wire
 from tally.store.errors import StreamNotFound
@@ -57,11 +58,13 @@ class StreamRequests:
         open_client: StreamsOpener,
         sender: RequestSender,
         describe_table: Callable[[str], Awaitable[Mapping[str, Any]]],
+        exchange: PageExchange | None = None,
     ) -> None:
         self._open_client = open_client
         self._sender = sender
         self._describe_table = describe_table
         self.clock = sender.retry_policy.clock
+        self.exchange = exchange
 
     async def describe(self, table: str) -> DescribedStream:
         """Return the current stream of a table with all its shards."""

@@ -37,7 +37,10 @@ def _check_operands(call: Call) -> None:
             " condition"
         )
     if len(paths[0].parts) > 1:
-        raise ExpressionError("KeyConditionExpressions cannot have conditions on nested attributes")
+        raise ExpressionError(
+            "Invalid KeyConditionExpression: KeyConditionExpressions cannot have conditions on"
+            " nested attributes"
+        )
     if call.name == "BETWEEN" and not isinstance(call.operands[0], DocumentPath):
         raise ExpressionError(
             "Invalid condition in KeyConditionExpression: BETWEEN operator must have the key"

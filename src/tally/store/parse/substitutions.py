@@ -128,6 +128,10 @@ def check_definitions(names: Mapping[str, str] | None, values: Mapping[str, obje
                 raise ExpressionError(
                     f'{parameter} contains invalid key: Syntax error; key: "{key}"'
                 )
+            if defined[key] == "":
+                raise ExpressionError(
+                    f"{parameter} contains invalid value: Empty attribute name for key {key}"
+                )
 
 
 def _with_prefix(parameter: str, parse: Callable[[], T]) -> T:

@@ -63,15 +63,18 @@ class _UpdateGrammar(ExpressionGrammar):
 
     def _sum(self) -> SyntaxNode:
         reader = self.reader
-        is_nested = reader.is_symbol("(")
-        if is_nested:
+        depth = 0
+        while reader.is_symbol("("):
             reader.advance()
+            depth += 1
+        if depth > 1:
+            self.report(ExpressionError("The expression has redundant parentheses;"))
         node = self._update_operand()
         if reader.is_symbol("+", "-"):
             self._reject_append(node)
             operator = reader.advance().text
             node = Call(operator, (node, self.argument()))
-        if is_nested:
+        for _ in range(depth):
             reader.expect(")")
         return node
 

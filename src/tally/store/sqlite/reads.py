@@ -57,7 +57,9 @@ class Reader:
         self._forward = operation.forward if isinstance(operation, Query) else True
         self._matches = predicate(operation.filter) if operation.filter is not None else None
         self._project = projector(operation.projection) if operation.projection else None
-        self._fetches = self._index is not None and self._index.fetches(operation.projection)
+        self._fetches = self._index is not None and self._index.fetches(
+            operation.projection, whole_items=operation.whole_items
+        )
         self._bytes = 0
         self._fetched_steps = 0
         self._scanned = 0
@@ -137,7 +139,8 @@ class Reader:
         self._scanned += 1
         projected = index.project(item)
         self._bytes += size if projected is item else measure_item(projected)
-        if self._matches is not None and not self._matches(projected):
+        candidate = item if self._operation.whole_items else projected
+        if self._matches is not None and not self._matches(candidate):
             return
         if self._fetches:
             self._fetched_steps += capacity.read_steps(size)

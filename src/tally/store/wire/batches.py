@@ -1,6 +1,6 @@
 """BatchGetItem and BatchWriteItem: several tables in one request, not atomically."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tally.store.api import (
@@ -12,9 +12,8 @@ from tally.store.api import (
 )
 from tally.store.encode import item_to_wire
 from tally.store.schema import Table
-from tally.store.values import Item
-from tally.store.wire.consumed_capacity import collection_metrics, describe_capacity
-from tally.store.wire.keys import read_checked_item, read_primary_key
+from tally.store.wire.consumed_capacity import collection_metrics, describe_write_capacity
+from tally.store.wire.keys import read_batch_item, read_primary_key
 from tally.store.wire.legacy import legacy_projection
 from tally.store.wire.request_expressions import read_substitutions, reject_mixed
 from tally.store.wire.service_errors import ServiceError, invalid
@@ -38,7 +37,7 @@ async def batch_get_item(engine: Engine, body: Body) -> dict[str, Any]:
         if result.unprocessed:
             keys = [item_to_wire(key) for key in result.unprocessed]
             response["UnprocessedKeys"][name] = {**requests[name], "Keys": keys}
-        consumed.append((batch.table, result.capacity))
+        consumed.append((batch.table, result.capacity, ()))
     _add_capacities(response, body, consumed)
     return response
 
@@ -52,7 +51,7 @@ async def _read_gets(engine: Engine, name: str, request: Body) -> BatchGet:
     substitutions.check_all_used()
     table = await find_table(engine, name)
     keys = tuple(read_primary_key(table, key) for key in request["Keys"])
-    _check_distinct(table, keys)
+    check_distinct_keys((table, key) for key in keys)
     return BatchGet(table, keys, projection, bool(request.get("ConsistentRead")))
 
 
@@ -65,7 +64,7 @@ async def batch_write_item(engine: Engine, body: Body) -> dict[str, Any]:
     consumed = []
     for batch in batches:
         result = await engine.batch_write(batch)
-        consumed.append((batch.table, result.capacity))
+        consumed.append((batch.table, result.capacity, result.index_units))
     _add_capacities(response, body, consumed)
     if body.get("ReturnItemCollectionMetrics") == "SIZE":
         response["ItemCollectionMetrics"] = _metrics(batches)
@@ -80,12 +79,12 @@ async def _read_writes(engine: Engine, name: str, requests: list[Body]) -> Batch
     puts, deletes = [], []
     for request in requests:
         if request.get("PutRequest") is not None:
-            puts.append(read_checked_item(table, request["PutRequest"]["Item"]))
+            puts.append(read_batch_item(table, request["PutRequest"]["Item"]))
         elif request.get("DeleteRequest") is not None:
             deletes.append(read_primary_key(table, request["DeleteRequest"]["Key"]))
         else:
             raise _malformed()
-    _check_distinct(table, (*puts, *deletes))
+    check_distinct_keys((table, item) for item in (*puts, *deletes))
     return BatchWrite(table, tuple(puts), tuple(deletes))
 
 
@@ -96,9 +95,10 @@ def _malformed() -> ServiceError:
     )
 
 
-def _check_distinct(table: Table, items: tuple[Item, ...]) -> None:
-    keys = {tuple(item[name] for name in table.key_names) for item in items}
-    if len(keys) < len(items):
+def check_distinct_keys(contents: Iterable[tuple[Table, Body]]) -> None:
+    """Reject a batch that names an item twice; each content is a key or an item."""
+    keys = [(table.name, *[item[name] for name in table.key_names]) for table, item in contents]
+    if len(set(keys)) < len(keys):
         raise invalid(_DUPLICATES)
 
 
@@ -106,7 +106,7 @@ def _add_capacities(response: dict[str, Any], body: Body, consumed: list[Any]) -
     level = body.get("ReturnConsumedCapacity")
     if level in ("TOTAL", "INDEXES"):
         response["ConsumedCapacity"] = [
-            describe_capacity(level, table, capacity) for table, capacity in consumed
+            describe_write_capacity(level, *consumption) for consumption in consumed
         ]
 
 

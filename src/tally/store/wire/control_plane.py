@@ -33,7 +33,14 @@ from tally.store.wire.table_metadata import (
 )
 from tally.store.wire.table_names import table_name
 from tally.store.wire.table_requests import read_stream, read_table
-from tally.store.wire.table_settings import apply_settings, billing_mode, changed_indexes
+from tally.store.wire.table_settings import (
+    apply_settings,
+    billing_mode,
+    changed_indexes,
+    check_index_updates,
+    check_tags,
+    read_tags,
+)
 
 Body = Mapping[str, Any]
 _MAX_LISTED: Final = 100
@@ -59,7 +66,8 @@ class ControlPlane:
 
     async def create_table(self, body: Body) -> dict[str, Any]:
         metadata = new_metadata(self._now())
-        metadata.tags = {tag["Key"]: tag["Value"] for tag in body.get("Tags") or ()}
+        metadata.tags = read_tags(body)
+        check_tags(metadata.tags)
         apply_settings(body, metadata, body.get("BillingMode", "PROVISIONED"))
         table = read_table(body)
         if table.stream is not None:
@@ -101,9 +109,11 @@ class ControlPlane:
         return response
 
     async def update_table(self, body: Body) -> dict[str, Any]:
-        table = await self._find(body["TableName"])
-        if not body.keys() - {"TableName", "AttributeDefinitions"}:
+        given = {name for name, value in body.items() if value not in (None, [])}
+        if not given - {"TableName", "AttributeDefinitions"}:
             raise invalid(_NOTHING_TO_UPDATE)
+        table = await self._find(body["TableName"])
+        check_index_updates(body.get("GlobalSecondaryIndexUpdates") or ())
         metadata = await read_metadata(self._engine, table.name, self._now())
         billing = body.get("BillingMode") or billing_mode(metadata)
         apply_settings(body, metadata, billing, is_update=True)
@@ -125,6 +135,11 @@ class ControlPlane:
         table = await self._find(body["TableName"])
         specification = body["TimeToLiveSpecification"]
         name, is_enabled = specification["AttributeName"], specification["Enabled"]
+        if table.ttl is not None and table.ttl != name:
+            raise invalid(
+                "TimeToLive is active on a different AttributeName: current AttributeName is"
+                f" {table.ttl}"
+            )
         if is_enabled and table.ttl is not None:
             raise invalid("TimeToLive is already enabled")
         if not is_enabled and table.ttl is None:
@@ -140,12 +155,17 @@ class ControlPlane:
         return {"TimeToLiveDescription": described}
 
     async def tag_resource(self, body: Body) -> dict[str, Any]:
+        if not body["Tags"]:
+            raise invalid("Atleast one Tag needs to be provided as Input.")
         name, metadata = await self._find_resource(body)
-        metadata.tags |= {tag["Key"]: tag["Value"] for tag in body["Tags"]}
+        metadata.tags |= read_tags(body)
+        check_tags(metadata.tags)
         await write_metadata(self._engine, name, metadata)
         return {}
 
     async def untag_resource(self, body: Body) -> dict[str, Any]:
+        if not body["TagKeys"]:
+            raise invalid("Atleast one Tag Key needs to be provided as Input.")
         name, metadata = await self._find_resource(body)
         for key in body["TagKeys"]:
             metadata.tags.pop(key, None)
@@ -172,6 +192,10 @@ class ControlPlane:
             raise table_not_found(name) from None
 
     async def _find_resource(self, body: Body) -> tuple[str, TableMetadata]:
+        if not body["ResourceArn"].startswith("arn:"):
+            raise invalid(
+                "Invalid TableArn: Invalid ResourceArn provided as input " + body["ResourceArn"]
+            )
         try:
             table = await self._engine.describe_table(table_name(body["ResourceArn"]))
         except (TableNotFound, ServiceError):

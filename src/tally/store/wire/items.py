@@ -9,7 +9,11 @@ from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, Condition
 from tally.store.parse import Substitutions
 from tally.store.schema import Table
-from tally.store.wire.consumed_capacity import add_capacity, add_collection_metrics
+from tally.store.wire.consumed_capacity import (
+    add_capacity,
+    add_collection_metrics,
+    add_write_capacity,
+)
 from tally.store.wire.keys import check_index_keys, read_checked_item, read_primary_key
 from tally.store.wire.legacy import (
     legacy_actions,
@@ -116,7 +120,7 @@ def check_targets(table: Table, actions: tuple[Action, ...]) -> None:
         if len(action.path.parts) == 1
         and (value := getattr(getattr(action, "value", None), "value", None)) is not None
     }
-    check_index_keys(table, literals)
+    check_index_keys(table, literals, is_update=True)
 
 
 async def write(body: Body, operation: Awaitable[T]) -> T:
@@ -132,6 +136,6 @@ def _written(body: Body, table: Table, key: Body, result: WriteResult) -> dict[s
     response: dict[str, Any] = {}
     if result.item is not None:
         response["Attributes"] = item_to_wire(result.item)
-    add_capacity(response, body, table, result.capacity)
+    add_write_capacity(response, body, table, result)
     add_collection_metrics(response, body, table, key)
     return response

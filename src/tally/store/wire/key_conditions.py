@@ -35,7 +35,7 @@ def check_key_schema(where: Condition, partition: KeyPart, sort: KeyPart | None)
         elif name != sort.name:
             raise invalid(f"Query condition missed key schema element: {sort.name}")
         elif not _is_supported(test):
-            raise _parameter("Attempted conditional constraint is not an indexable operation")
+            raise invalid("Attempted conditional constraint is not an indexable operation")
         else:
             _check_values(sort, test, MAX_SORT_BYTES)
 

@@ -34,6 +34,12 @@ from tally.store.wire.values import read_value
 Body = Mapping[str, Any]
 _ORDERED: Final = ("S", "N", "B")
 _COMPARISONS: Final = {"EQ": "=", "NE": "<>", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+# The types that operators accept; the others accept all.
+_OPERAND_TYPES: Final = {
+    **dict.fromkeys(("LT", "LE", "GT", "GE", "BETWEEN", "IN"), _ORDERED),
+    **dict.fromkeys(("CONTAINS", "NOT_CONTAINS"), (*_ORDERED, "BOOL", "NULL")),
+    "BEGINS_WITH": ("S", "B"),
+}
 # The number of values that each operator takes; None for any number.
 _VALUE_COUNTS: Final[dict[str, int | None]] = {
     **dict.fromkeys((*_COMPARISONS, "CONTAINS", "NOT_CONTAINS", "BEGINS_WITH"), 1),
@@ -97,8 +103,18 @@ def _expectation(name: str, condition: Body) -> Condition:
                     f"Value and AttributeValueList cannot be used together for Attribute: {name}"
                 )
             condition = {**condition, "AttributeValueList": [value]}
+        operator = condition["ComparisonOperator"]
+        if condition.get("AttributeValueList") is None and _VALUE_COUNTS.get(operator) != 0:
+            raise _parameter(
+                "Value or AttributeValueList must be used with ComparisonOperator:"
+                f" {operator} for Attribute: {name}"
+            )
         return _condition(name, condition)
     if condition.get("AttributeValueList") is not None:
+        if value is not None:
+            raise _parameter(
+                f"Value and AttributeValueList cannot be used together for Attribute: {name}"
+            )
         raise _parameter(
             f"AttributeValueList can only be used with a ComparisonOperator for Attribute: {name}"
         )
@@ -124,10 +140,8 @@ def _condition(name: str, condition: Body) -> Condition:
 
 def _check_types(operator: str, values: Sequence[Any]) -> None:
     kinds = [type_of(value) for value in values]
-    is_ordered = operator in ("LT", "LE", "GT", "GE", "BETWEEN")
-    if (is_ordered and not set(kinds) <= set(_ORDERED)) or (
-        operator == "BEGINS_WITH" and kinds[0] not in ("S", "B")
-    ):
+    allowed = _OPERAND_TYPES.get(operator)
+    if allowed is not None and not set(kinds) <= set(allowed):
         raise _parameter(
             f"ComparisonOperator {operator} is not valid for {kinds[0]} AttributeValue type"
         )
@@ -152,7 +166,8 @@ def _action(name: str, update: Body) -> Action:
         return Set(path, literal)
     allowed = ("SS", "NS", "BS") if action == "DELETE" else ("N", "SS", "NS", "BS", "L")
     if kind not in allowed:
-        raise _parameter(f"{action} action is not supported for the type {kind}")
+        what = "DELETE action with value" if action == "DELETE" else f"{action} action"
+        raise _parameter(f"{what} is not supported for the type {kind}")
     if kind == "L":
         return Set(path, Joined(IfAbsent(path, Literal([])), literal))
     return Add(path, literal) if action == "ADD" else Discard(path, literal)

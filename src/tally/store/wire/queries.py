@@ -10,7 +10,7 @@ from tally.store.expressions import Condition, Path
 from tally.store.parse import Substitutions
 from tally.store.schema import Index, Table, index_key, projected_names
 from tally.store.validate_expressions import attribute_names
-from tally.store.values import Item
+from tally.store.values import Item, type_of
 from tally.store.wire.consumed_capacity import add_capacity
 from tally.store.wire.key_conditions import check_key_schema
 from tally.store.wire.legacy import legacy_filter, legacy_projection
@@ -27,9 +27,10 @@ _LEGACY: Final = ("AttributesToGet", "ConditionalOperator")
 
 async def query(engine: Engine, body: Body) -> dict[str, Any]:
     reject_mixed(body, ("KeyConditions", "QueryFilter", *_LEGACY), _QUERY)
-    _check_select(body, "Querying")
+    _check_select(body)
     has_values = body.get("ExpressionAttributeValues") is not None
     if not has_values and not (body.get("KeyConditionExpression") or body.get("KeyConditions")):
+        await find_table(engine, body["TableName"])  # a missing table is reported first
         raise _missing_key_condition()
     substitutions = read_substitutions(body, _QUERY)
     found = _read_filter(body, substitutions, "QueryFilter")
@@ -40,7 +41,7 @@ async def query(engine: Engine, body: Body) -> dict[str, Any]:
     index = _find_index(table, body)
     source = index or table
     check_key_schema(where, source.partition, source.sort)
-    _check_filter(found, source)
+    _check_filter(found, source, body)
     operation = Query(
         table,
         where,
@@ -52,6 +53,7 @@ async def query(engine: Engine, body: Body) -> dict[str, Any]:
         start=_read_start(table, index, body),
         consistent=bool(body.get("ConsistentRead")),
         count_only=body.get("Select") == "COUNT",
+        whole_items=_selects_whole_items(body, index),
     )
     _check_index_projection(table, index, operation)
     try:
@@ -65,7 +67,7 @@ async def query(engine: Engine, body: Body) -> dict[str, Any]:
 
 async def scan(engine: Engine, body: Body) -> dict[str, Any]:
     reject_mixed(body, ("ScanFilter", *_LEGACY), _SCAN)
-    _check_select(body, "Scanning")
+    _check_select(body, is_scan=True)
     segment = _read_segment(body)
     substitutions = read_substitutions(body, _SCAN)
     found = _read_filter(body, substitutions, "ScanFilter")
@@ -83,6 +85,7 @@ async def scan(engine: Engine, body: Body) -> dict[str, Any]:
         consistent=bool(body.get("ConsistentRead")),
         count_only=body.get("Select") == "COUNT",
         segment=segment,
+        whole_items=_selects_whole_items(body, index),
     )
     _check_index_projection(table, index, operation)
     try:
@@ -100,6 +103,10 @@ def _respond(body: Body, table: Table, index: Index | None, page: Page) -> dict[
         response["LastEvaluatedKey"] = item_to_wire(page.next)
     add_capacity(response, body, table, page.capacity, None if index is None else index.name)
     return response
+
+
+def _selects_whole_items(body: Body, index: Index | None) -> bool:
+    return index is not None and index.local and body.get("Select") == "ALL_ATTRIBUTES"
 
 
 def _read_key_condition(body: Body, substitutions: Substitutions) -> Condition:
@@ -134,7 +141,7 @@ def _read_projection(body: Body, substitutions: Substitutions) -> tuple[Path, ..
     return legacy_projection(body) if text is None else substitutions.projection(text)
 
 
-def _check_select(body: Body, verb: str) -> None:
+def _check_select(body: Body, *, is_scan: bool = False) -> None:
     select = body.get("Select")
     if select is None:
         return
@@ -144,15 +151,15 @@ def _check_select(body: Body, verb: str) -> None:
     if select == "SPECIFIC_ATTRIBUTES":
         if parameter is None:
             raise invalid(
-                "1 validation error detected: Must specify the AttributesToGet or"
-                " ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES"
+                f"{'' if is_scan else '1 validation error detected: '}Must specify the"
+                " AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES"
             )
         return
     if parameter is not None:
         chosen = "only the Count" if select == "COUNT" else select
         raise invalid(f"Cannot specify the {parameter} when choosing to get {chosen}")
     if select == "ALL_PROJECTED_ATTRIBUTES" and body.get("IndexName") is None:
-        raise invalid(f"ALL_PROJECTED_ATTRIBUTES can be used only when {verb} using an IndexName")
+        raise invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
 
 
 def _find_index(table: Table, body: Body) -> Index | None:
@@ -175,16 +182,17 @@ def _find_index(table: Table, body: Body) -> Index | None:
     return index
 
 
-def _check_filter(found: Condition | None, source: Table | Index) -> None:
+def _check_filter(found: Condition | None, source: Table | Index, body: Body) -> None:
     if found is None:
         return
     parts = (source.partition, source.sort) if source.sort else (source.partition,)
     used = attribute_names(found)
+    parameter = "QueryFilter" if body.get("FilterExpression") is None else "Filter Expression"
     for part in parts:
         if part.name in used:
             raise invalid(
-                "Filter Expression can only contain non-primary key attributes: Primary key"
-                f" attribute: {part.name}"
+                f"{parameter} can only contain non-primary key attributes: Primary key attribute:"
+                f" {part.name}"
             )
 
 
@@ -203,7 +211,9 @@ def _projected(table: Table, index: Index | None, projection: tuple[Path, ...]) 
 
 
 def _check_index_projection(table: Table, index: Index | None, operation: Query | Scan) -> None:
-    if index is None or index.projection.kind == "ALL" or operation.filter is None:
+    if index is None or operation.filter is None or operation.whole_items:
+        return
+    if index.projection.kind == "ALL":
         return
     missing = sorted(attribute_names(operation.filter) - projected_names(table, index))
     if missing and isinstance(operation, Query):
@@ -221,6 +231,12 @@ def _read_start(table: Table, index: Index | None, body: Body) -> Item | None:
     parts = {part.name: part for part in (*table.key, *(index_key(index) if index else ()))}
     if values.keys() != parts.keys():
         raise invalid("The provided starting key is invalid")
+    for name, part in parts.items():
+        if type_of(values[name]) != part.type:
+            raise invalid(
+                "The provided starting key is invalid: The provided key element does not match the"
+                " schema"
+            )
     return values
 
 

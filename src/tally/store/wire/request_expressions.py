@@ -5,11 +5,20 @@ from typing import Any, Final
 
 from tally.store.parse import Substitutions
 from tally.store.parse.substitutions import check_definitions
-from tally.store.wire.service_errors import invalid
+from tally.store.wire.service_errors import ServiceError, invalid
 from tally.store.wire.values import read_value
 
 _NAMES: Final = "ExpressionAttributeNames"
 _VALUES: Final = "ExpressionAttributeValues"
+# What the service reports with the key of the value; other errors are reported as they are.
+_VALUE_ERRORS: Final = (
+    "Supplied AttributeValue is empty",
+    "Input collection contains duplicates",
+    "One or more parameter values were invalid: An string set",
+    "One or more parameter values were invalid: An number set",
+    "One or more parameter values were invalid: Binary sets",
+    "One or more parameter values were invalid: Input collection",
+)
 _WITHOUT_VALUES: Final = frozenset({"ProjectionExpression"})
 
 
@@ -37,7 +46,17 @@ def _values_without_expression(expressions: Sequence[str]) -> Exception:
 
 
 def _read_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: read_value(value) for name, value in values.items()}
+    return {name: _read_defined(name, value) for name, value in values.items()}
+
+
+def _read_defined(name: str, value: Any) -> Any:
+    try:
+        return read_value(value)
+    except ServiceError as error:
+        message = str(error)
+        if message.startswith(_VALUE_ERRORS):
+            raise invalid(f"{_VALUES} contains invalid value: {message} for key {name}") from None
+        raise
 
 
 def reject_mixed(body: Mapping[str, Any], legacy: Sequence[str], modern: Sequence[str]) -> None:

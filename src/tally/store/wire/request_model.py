@@ -12,13 +12,31 @@ from typing import Any, Final, TypeAlias
 
 from botocore.loaders import Loader
 
-from tally.store.wire.service_errors import invalid, not_serializable
-from tally.store.wire.values import json_name, require_string
+from tally.store.wire.service_errors import ServiceError, invalid, not_serializable
+from tally.store.wire.values import require_boolean, require_string, unconvertible
 
 Check: TypeAlias = Callable[[Any, str, list[str]], None]
 _MAX_REPORTED: Final = 10
+_MAX_SHOWN: Final = 2048
 _TABLE_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]+")
 _ARN_PREFIX: Final = "arn:"
+_TABLE: Final = "TableName"
+# The order in which the service reports the violations of a request; other members follow by name.
+_MEMBER_ORDER: Final = (
+    *(_TABLE, "Key", "Item", "Limit", "Segment", "TotalSegments"),
+    *("ReturnConsumedCapacity", "ReturnValues", "ReturnItemCollectionMetrics"),
+)
+# The model no longer requires these, because other ways to create a table exist.
+_REQUIRED: Final = {
+    "CreateTableInput": ("AttributeDefinitions", "KeySchema"),
+    "UpdateGlobalSecondaryIndexAction": ("ProvisionedThroughput",),
+}
+_MAX_LENGTHS: Final = {"KeySchema": 2}  # the model has the limit of indexes with long keys
+_NAMED_TABLE: Final = ("CreateTable", "DeleteTable", "DescribeTable", "DescribeTimeToLive")
+_MIN_NAME, _MAX_NAME = 3, 255
+# UpdateItem checks ReturnValues first, and reports one violation.
+_UPDATE_ORDER: Final = (_TABLE, "Key", "ReturnValues", *_MEMBER_ORDER[3:])
+_PACKAGE: Final = "com.amazonaws.dynamodb.v20120810"
 # The service lists the values in another order than the model.
 _VALUE_ORDER: Final = {
     "ReturnValue": "ALL_NEW, UPDATED_OLD, ALL_OLD, NONE, UPDATED_NEW",
@@ -56,9 +74,15 @@ class RequestModel:
         shape = self._operations[operation].get("input", {}).get("shape")
         if shape is None:
             return
+        if operation in _NAMED_TABLE:
+            _check_named_table(body)
         problems: list[str] = []
         self._compile(shape)(body, "", problems)
         if problems:
+            if operation == "UpdateItem" or (
+                operation == "PutItem" and " at 'tableName' failed" in problems[0]
+            ):
+                del problems[1:]  # newer operations stop at the first violation
             noun = "error" if len(problems) == 1 else "errors"
             shown = "; ".join(problems[:_MAX_REPORTED])
             raise invalid(f"{len(problems)} validation {noun} detected: {shown}")
@@ -68,24 +92,27 @@ class RequestModel:
         if name == "AttributeValue":
             return _check_present
         if shape["type"] == "structure":
-            return self._structure(shape)
+            return self._structure(name, shape)
         if shape["type"] == "map":
             return self._map(name, shape)
         if shape["type"] == "list":
-            return self._list(shape)
+            return self._list(name, shape)
         if name in ("TableArn", "TableName"):
             return _check_table_name
         return _scalar(name, shape)
 
-    def _structure(self, shape: Any) -> Check:
-        required = frozenset(shape.get("required", ()))
-        # The service reports the violations of a structure in alphabetical order.
-        members = sorted(shape["members"])
+    def _structure(self, name: str, shape: Any) -> Check:
+        required = frozenset((*shape.get("required", ()), *_REQUIRED.get(name, ())))
+        order = _UPDATE_ORDER if name == "UpdateItemInput" else _MEMBER_ORDER
+        members = sorted(
+            shape["members"],
+            key=lambda member: (order.index(member) if member in order else len(order), member),
+        )
         compiled: dict[str, Check] = {}
 
         def check(value: Any, path: str, problems: list[str]) -> None:
             if not isinstance(value, dict):
-                raise _wrong_container(value)
+                raise _not_a_structure(name, value)
             for member in members:
                 content = value.get(member)
                 where = f"{path}.{_camel(member)}" if path else _camel(member)
@@ -93,6 +120,8 @@ class RequestModel:
                     if member in required:
                         problems.append(_violation(None, where, "Member must not be null"))
                     continue
+                if type(content) is float and self._is_integer(shape["members"][member]):
+                    content = value[member] = _cut_off(content)
                 checked = compiled.get(member)
                 if checked is None:
                     checked = self._compile(shape["members"][member]["shape"])
@@ -101,13 +130,16 @@ class RequestModel:
 
         return check
 
+    def _is_integer(self, member: Any) -> bool:
+        return self._shapes[member["shape"]]["type"] in ("integer", "long")
+
     def _map(self, name: str, shape: Any) -> Check:
         inner = shape["value"]["shape"]
 
         def check(value: Any, path: str, problems: list[str]) -> None:
             if not isinstance(value, dict):
-                raise _wrong_container(value)
-            _check_length(shape, value, path, problems)
+                raise _not_a_map(self._java_type(name), value)
+            self._check_length(name, value, path, problems)
             if inner == "AttributeValue":
                 return
             checked = self._compile(inner)
@@ -122,13 +154,13 @@ class RequestModel:
 
         return check
 
-    def _list(self, shape: Any) -> Check:
+    def _list(self, name: str, shape: Any) -> Check:
         inner = shape["member"]["shape"]
 
         def check(value: Any, path: str, problems: list[str]) -> None:
             if not isinstance(value, list):
-                raise _wrong_container(value)
-            _check_length(shape, value, path, problems)
+                raise _not_a_list(value)
+            self._check_length(name, value, path, problems)
             checked = self._compile(inner)
             for position, content in enumerate(value, 1):
                 where = f"{path}.{position}.member"
@@ -139,18 +171,76 @@ class RequestModel:
 
         return check
 
+    def _check_length(self, name: str, value: Any, path: str, problems: list[str]) -> None:
+        shape = self._shapes[name]
+        rule = _length_rule(shape, len(value), _MAX_LENGTHS.get(name))
+        if rule is not None:
+            shown = f"'{self._java_text(name, value)}'"[:_MAX_SHOWN]
+            problems.append(f"Value {shown} at '{path}' failed to satisfy constraint: {rule}")
+
+    def _java_type(self, name: str) -> str:
+        """Return the type of a shape as messages name it."""
+        shape = self._shapes[name]
+        if shape["type"] == "map":
+            inner = self._java_type(shape["value"]["shape"])
+            return f"java.util.Map<java.lang.String, {inner}>"
+        if shape["type"] == "list":
+            return f"java.util.List<{self._java_type(shape['member']['shape'])}>"
+        return f"{_PACKAGE}.{name}" if shape["type"] == "structure" else "java.lang.String"
+
+    def _java_text(self, name: str, value: Any) -> str:
+        """Return a value as messages show it: `[KeySchemaElement(attributeName=a, keyType=…)]`."""
+        shape = self._shapes[name]
+        if isinstance(value, list) and shape["type"] == "list":
+            inner = shape["member"]["shape"]
+            return f"[{', '.join(self._java_text(inner, element) for element in value)}]"
+        if isinstance(value, dict) and shape["type"] == "map":
+            inner = shape["value"]["shape"]
+            members = [f"{key}={self._java_text(inner, part)}" for key, part in value.items()]
+            return f"{{{', '.join(members)}}}"
+        if isinstance(value, dict) and shape["type"] == "structure":
+            members = [
+                f"{_camel(member)}={self._java_text(part['shape'], value[member])}"
+                for member, part in shape["members"].items()
+                if value.get(member) is not None
+            ]
+            return f"{name}({', '.join(members)})"
+        return "null" if value is None else str(value)
+
 
 def _check_present(value: Any, _path: str, _problems: list[str]) -> None:
     if not isinstance(value, dict):
-        raise not_serializable("Unexpected value type in payload")
+        raise _not_a_structure("AttributeValue", value)
 
 
-def _wrong_container(value: Any) -> Exception:
+def _not_a_structure(name: str, value: Any) -> ServiceError:
     if isinstance(value, list):
-        return not_serializable("Start of list found where not expected")
+        return not_serializable(f"Unrecognized collection type class {_PACKAGE}.{name}")
+    return not_serializable("Unexpected value type in payload")
+
+
+def _not_a_map(java_type: str, value: Any) -> ServiceError:
+    if isinstance(value, list):
+        return not_serializable(f"Unrecognized collection type {java_type}")
+    return not_serializable("Unexpected field type")
+
+
+def _not_a_list(value: Any) -> ServiceError:
     if isinstance(value, dict):
         return not_serializable("Start of structure or map found where not expected")
     return not_serializable("Unexpected field type")
+
+
+def _check_named_table(body: Any) -> None:
+    """Check the table of an operation on tables, which comes before all other checks."""
+    name = body.get(_TABLE)
+    if name is None:
+        raise invalid("The parameter 'TableName' is required but was not present in the request")
+    if isinstance(name, str) and len(name) < _MIN_NAME:
+        raise invalid(
+            f"TableName must be at least {_MIN_NAME} characters long and at most {_MAX_NAME}"
+            " characters long"
+        )
 
 
 def _check_table_name(value: Any, path: str, problems: list[str]) -> None:
@@ -180,7 +270,9 @@ def _scalar(name: str, shape: Any) -> Check:
 
     def check(value: Any, path: str, problems: list[str]) -> None:
         text = require_string(value)
-        _check_length(shape, text, path, problems)
+        limit = _length_rule(shape, len(text))
+        if limit is not None:
+            problems.append(_violation(text, path, limit))
         if pattern is not None and not pattern.fullmatch(text):
             rule = f"Member must satisfy regular expression pattern: {shape['pattern']}"
             problems.append(_violation(text, path, rule))
@@ -200,16 +292,17 @@ def _enum(name: str, shape: Any) -> Check:
     return check
 
 
+def _cut_off(number: float) -> int:
+    """Return the whole part of a number, as the service reads it where it expects an integer."""
+    return int(number) if abs(number) < 2**63 else 2**63 - 1
+
+
 def _number(shape: Any, java_type: str) -> Check:
     low, high = shape.get("min"), shape.get("max")
 
     def check(value: Any, path: str, problems: list[str]) -> None:
-        if isinstance(value, float):
-            value = int(value) if abs(value) < 2**63 else 2**63 - 1
         if type(value) is not int:
-            if isinstance(value, dict | list):
-                raise _wrong_container(value)
-            raise not_serializable(f"{json_name(value)} cannot be converted to {java_type}")
+            raise unconvertible(value, java_type)
         if low is not None and value < low:
             rule = f"Member must have value greater than or equal to {low}"
             problems.append(_violation(value, path, rule))
@@ -221,32 +314,22 @@ def _number(shape: Any, java_type: str) -> Check:
 
 
 def _check_boolean(value: Any, _path: str, _problems: list[str]) -> None:
-    if type(value) is not bool:
-        if isinstance(value, dict | list):
-            raise _wrong_container(value)
-        raise not_serializable("Unexpected token received from parser")
+    require_boolean(value)
 
 
-def _check_length(shape: Any, value: Any, path: str, problems: list[str]) -> None:
-    low, high = shape.get("min"), shape.get("max")
-    if low is not None and len(value) < low:
-        rule = f"Member must have length greater than or equal to {low}"
-        problems.append(_violation(value, path, rule))
-    elif high is not None and len(value) > high:
-        rule = f"Member must have length less than or equal to {high}"
-        problems.append(_violation(value, path, rule))
+def _length_rule(shape: Any, length: int, limit: int | None = None) -> str | None:
+    """Return the rule that a length violates, if any; `limit` replaces the model's maximum."""
+    low, high = shape.get("min"), limit or shape.get("max")
+    if low is not None and length < low:
+        return f"Member must have length greater than or equal to {low}"
+    if high is not None and length > high:
+        return f"Member must have length less than or equal to {high}"
+    return None
 
 
 def _violation(value: Any, path: str, rule: str) -> str:
-    return f"Value {_show(value)} at '{path}' failed to satisfy constraint: {rule}"
-
-
-def _show(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, list | dict):
-        return f"'{'[]' if isinstance(value, list) else '{}'}'" if not value else "'...'"
-    return f"'{str(value)[:2048]}'"
+    shown = "null" if value is None else f"'{str(value)[:_MAX_SHOWN]}'"
+    return f"Value {shown} at '{path}' failed to satisfy constraint: {rule}"
 
 
 def _camel(name: str) -> str:

@@ -11,11 +11,17 @@ from tally.store.errors import InvalidSchema, StoreError, StoreUnavailable
 from tally.store.wire.batches import batch_get_item, batch_write_item
 from tally.store.wire.control_plane import ControlPlane
 from tally.store.wire.items import delete_item, get_item, put_item, update_item
+from tally.store.wire.partiql.operations import (
+    batch_execute_statement,
+    execute_statement,
+    execute_transaction,
+)
 from tally.store.wire.queries import query, scan
 from tally.store.wire.request_model import RequestModel
 from tally.store.wire.service_errors import (
     ServiceError,
     coral_error,
+    in_envelope,
     invalid,
     not_serializable,
     translate,
@@ -39,6 +45,9 @@ _DATA_PLANE: Final = {
     "BatchWriteItem": batch_write_item,
     "TransactGetItems": transact_get_items,
     "TransactWriteItems": transact_write_items,
+    "ExecuteStatement": execute_statement,
+    "BatchExecuteStatement": batch_execute_statement,
+    "ExecuteTransaction": execute_transaction,
 }
 _log = logs.logger()
 
@@ -85,7 +94,7 @@ class ServedStore:
         try:
             return 200, msgspec.json.encode(await self._run(target, payload))
         except ServiceError as error:
-            return error.status, msgspec.json.encode(error.body)
+            failed = error
         except InvalidSchema as error:
             failed = invalid(f"One or more parameter values were invalid: {error}")
         except StoreUnavailable as error:
@@ -96,6 +105,7 @@ class ServedStore:
         except Exception:  # noqa: BLE001 - the client gets a response, the log the cause
             _log.exception("Request failed unexpectedly", action="wire_request_crashed")
             failed = coral_error("InternalFailure", None, 500)
+        failed = in_envelope(target.rpartition(".")[2], failed)
         return failed.status, msgspec.json.encode(failed.body)
 
     async def _run(self, target: str, payload: bytes) -> dict[str, Any]:
@@ -110,6 +120,8 @@ class ServedStore:
             raise not_serializable(None) from None
         if not isinstance(body, dict):
             raise not_serializable("Start of structure or map found where not expected")
+        if None in body.values():  # a member that is null counts as absent
+            body = {name: value for name, value in body.items() if value is not None}
         service[0].check(operation, body)
         return await handler(body)
 

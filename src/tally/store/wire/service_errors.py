@@ -24,6 +24,9 @@ from tally.store.parse import ExpressionError
 
 _DYNAMODB: Final = "com.amazonaws.dynamodb.v20120810#"
 _CORAL: Final = "com.amazon.coral.service#"
+MISMATCH: Final = "KeySchemaMismatch"  # a reason whose message already has the service's wording
+DUPLICATE_ITEM: Final = "DuplicateItem"  # the code of an INSERT of an existing item
+_INVALID_VALUES: Final = "One or more parameter values were invalid: "
 _NOT_FOUND: Final = "Requested resource not found"
 
 
@@ -56,6 +59,30 @@ def not_serializable(message: str | None) -> ServiceError:
     return ServiceError(_CORAL + "SerializationException", message)
 
 
+_ENVELOPE: Final = "1 validation error detected: "
+_ENVELOPED: Final = (
+    *("Invalid UpdateExpression: ", "Invalid ConditionExpression: "),
+    *("ExpressionAttributeValues contains invalid value: One", "Can not use both expression"),
+    "ExpressionAttributeValues contains invalid value: Input",
+    "ExpressionAttributeValues can only be specified",
+    *("Input collection contains duplicates", f"{_INVALID_VALUES}Input collection ["),
+    *(f"{_INVALID_VALUES}An ", f"{_INVALID_VALUES}Binary sets", f"{_INVALID_VALUES}Null attribute"),
+)
+
+
+def in_envelope(operation: str, error: ServiceError) -> ServiceError:
+    """Return the error of a request as PutItem and UpdateItem report it.
+
+    The service rewrote the validation of these two; errors in their parameters have a prefix that
+    other operations use only for constraints.
+    """
+    message = str(error)
+    is_enveloped = operation in ("PutItem", "UpdateItem") and message.startswith(_ENVELOPED)
+    if not is_enveloped or message.endswith("The expression can not be empty;"):
+        return error
+    return ServiceError(error.body["__type"], _ENVELOPE + message, error.status)
+
+
 def coral_error(name: str, message: str | None = None, status: int = 400) -> ServiceError:
     """Return an error of the front end, before an operation runs."""
     return ServiceError(_CORAL + name, message, status)
@@ -82,7 +109,6 @@ _MISSING: Final = "The provided expression refers to an attribute that does not 
 _PATH: Final = "The document path provided in the update expression is invalid for update"
 _TYPE: Final = "An operand in the update expression has an incorrect data type"
 _DIGITS: Final = "Attempting to store more than 38 significant digits in a Number"
-_INVALID_VALUES: Final = "One or more parameter values were invalid: "
 _INDEX_KEY_TYPE: Final = (
     _INVALID_VALUES + r"Type mismatch for Index Key \2 Expected: \3 Actual: \4 IndexName: \1"
 )
@@ -101,7 +127,7 @@ _EVALUATION_ERRORS: Final = (
     (r"which does not exist in the item$", _MISSING),
     (r"the path of the update", _PATH),
     (r"^(add to|discard from|list_append requires|[+-] requires)", _TYPE),
-    (r"has more than 38 digits", _OVERFLOW),
+    (r"has more than 38 digits", _DIGITS),
     (r"magnitude of a number must be at most", _OVERFLOW),
     (r"magnitude of a number must be at least", _UNDERFLOW),
     (r"at most 38 significant digits", _DIGITS),
@@ -158,11 +184,11 @@ def validation_message(error: StoreError) -> str:
 
 def cancelled(error: TransactionCancelled, with_items: list[bool]) -> ServiceError:
     """Return the error of a cancelled transaction, with a reason for each item."""
-    codes = ", ".join(reason.code for reason in error.reasons)
     reasons = [
         _reason(reason, with_item=with_item)
         for reason, with_item in zip(error.reasons, with_items, strict=True)
     ]
+    codes = ", ".join(reason["Code"] for reason in reasons)
     return ServiceError(
         _DYNAMODB + "TransactionCanceledException",
         None,
@@ -180,5 +206,9 @@ def _reason(reason: Reason, *, with_item: bool) -> dict[str, Any]:
     if reason.condition_failed:
         item = {"Item": item_to_wire(reason.item)} if with_item and reason.item else {}
         return {"Code": reason.code, "Message": "The conditional request failed", **item}
+    if reason.code == DUPLICATE_ITEM:
+        return {"Code": reason.code, "Message": reason.message}
+    if reason.code == MISMATCH:
+        return {"Code": "ValidationError", "Message": reason.message}
     message = validation_message(InvalidRequest(reason.message))
     return {"Code": reason.code, "Message": message}

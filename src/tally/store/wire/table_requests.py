@@ -1,7 +1,7 @@
 """Turns the definitions of CreateTable and UpdateTable into the store's declarations."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tally.store.schema import (
     ALL,
@@ -16,6 +16,8 @@ from tally.store.wire.service_errors import ServiceError, invalid
 from tally.store.wire.table_names import INVALID_NAME, table_name
 
 Body = Mapping[str, Any]
+_MAX_GLOBAL: Final = 20
+_MAX_LOCAL: Final = 5
 
 
 def read_table(body: Body) -> Table:
@@ -24,16 +26,20 @@ def read_table(body: Body) -> Table:
     if name != body["TableName"]:
         raise invalid(INVALID_NAME)
     types = _read_types(body["AttributeDefinitions"])
-    _check_definitions(body, types)
+    if len(types) < len(body["KeySchema"]):
+        raise invalid("Invalid KeySchema: Some index key attribute have no definition")
     partition, sort = read_key_schema(body["KeySchema"], types)
+    _check_index_counts(body)
     indexes: list[Index | LocalIndex] = [
-        _read_local(entry, types, sort) for entry in _entries(body, "LocalSecondaryIndexes")
+        _read_local(entry, types, (partition, sort))
+        for entry in _entries(body, "LocalSecondaryIndexes")
     ]
     indexes += [read_index(entry, types) for entry in _entries(body, "GlobalSecondaryIndexes")]
     names = [index.name for index in indexes]
     for position, index_name in enumerate(names):
         if index_name in names[:position]:
             raise _parameter(f"Duplicate index name: {index_name}")
+    _check_definitions(body, types)
     return Table(name, partition, sort, indexes=tuple(indexes), stream=read_stream(body))
 
 
@@ -42,7 +48,10 @@ def read_stream(body: Body) -> Any:
     specification = body.get("StreamSpecification") or {}
     if not specification.get("StreamEnabled"):
         if specification.get("StreamViewType") is not None:
-            raise _parameter("StreamViewType can not be specified when StreamEnabled is false")
+            raise _parameter(
+                "Table is being created with a stream disabled, UpdateViewType should not be"
+                " specified"
+            )
         return None
     view = specification.get("StreamViewType")
     if view is None:
@@ -56,13 +65,22 @@ def read_index(entry: Body, types: Mapping[str, Any]) -> Index:
     return Index(entry["IndexName"], partition, sort, _read_projection(entry))
 
 
-def _read_local(entry: Body, types: Mapping[str, Any], sort: KeyPart | None) -> LocalIndex:
+def _read_local(
+    entry: Body, types: Mapping[str, Any], key: tuple[KeyPart, KeyPart | None]
+) -> LocalIndex:
+    partition, sort = key
     if sort is None:
         raise _parameter(
             "Table KeySchema does not have a range key, which is required when specifying a"
             " LocalSecondaryIndex"
         )
-    _, index_sort = read_key_schema(entry["KeySchema"], types)
+    index_partition, index_sort = read_key_schema(entry["KeySchema"], types)
+    if index_partition != partition:
+        raise _parameter(
+            "Index KeySchema does not have the same leading hash key as table KeySchema for index:"
+            f" {entry['IndexName']}. index hash key: {index_partition.name}, table hash key:"
+            f" {partition.name}"
+        )
     if index_sort is None:
         raise _parameter(
             "Index KeySchema does not have a range key for index: " + entry["IndexName"]
@@ -99,10 +117,9 @@ def read_key_schema(
         )
     parts = [KeyPart(name, types[name]) for name in names if name in types]
     if len(parts) < len(names):
-        missing = ", ".join(name for name in names if name not in types)
         raise _parameter(
             "Some index key attributes are not defined in AttributeDefinitions. Keys:"
-            f" [{missing}], AttributeDefinitions: [{', '.join(types)}]"
+            f" [{', '.join(names)}], AttributeDefinitions: [{', '.join(types)}]"
         )
     return parts[0], parts[1] if len(parts) > 1 else None
 
@@ -117,10 +134,16 @@ def _read_types(definitions: Sequence[Body]) -> dict[str, Any]:
     return types
 
 
-def attribute_types(body: Body, table: Table) -> dict[str, Any]:
-    """Return the types that an update of the table may use in keys."""
-    known = {part.name: part.type for part in table.key}
-    return {**known, **_read_types(body.get("AttributeDefinitions") or ())}
+def attribute_types(body: Body) -> dict[str, Any]:
+    """Return the types that an update of a table may use in the keys of indexes."""
+    return _read_types(body.get("AttributeDefinitions") or ())
+
+
+def _check_index_counts(body: Body) -> None:
+    if len(body.get("GlobalSecondaryIndexes") or ()) > _MAX_GLOBAL:
+        raise _parameter(f"GlobalSecondaryIndex count exceeds the per-table limit of {_MAX_GLOBAL}")
+    if len(body.get("LocalSecondaryIndexes") or ()) > _MAX_LOCAL:
+        raise _parameter(f"Number of LocalSecondaryIndexes exceeds per-table limit of {_MAX_LOCAL}")
 
 
 def _check_definitions(body: Body, types: Mapping[str, Any]) -> None:

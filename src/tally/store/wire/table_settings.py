@@ -1,8 +1,8 @@
 """Applies the settings of CreateTable and UpdateTable to the metadata and the indexes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tally.store.schema import Table
 from tally.store.wire.service_errors import ServiceError, dynamodb_error, invalid
@@ -10,6 +10,8 @@ from tally.store.wire.table_metadata import TableMetadata
 from tally.store.wire.table_requests import attribute_types, read_index
 
 Body = Mapping[str, Any]
+_MAX_TAGS: Final = 50
+_MAX_UNITS: Final = 10**12
 
 
 def billing_mode(metadata: TableMetadata) -> str:
@@ -27,6 +29,9 @@ def apply_settings(
     throughput = body.get("ProvisionedThroughput")
     _check_billing(billing, throughput, is_required=not is_update)
     if throughput is not None:
+        _check_units(throughput)
+        if is_update and billing_mode(metadata) == "PROVISIONED":
+            _check_changed(throughput, "table", (metadata.read_units, metadata.write_units))
         metadata.read_units = throughput["ReadCapacityUnits"]
         metadata.write_units = throughput["WriteCapacityUnits"]
     if billing == "PAY_PER_REQUEST":
@@ -35,7 +40,7 @@ def apply_settings(
     else:
         metadata.settings.pop("BillingModeSummary", None)
     for index in body.get("GlobalSecondaryIndexes") or ():
-        _apply_units(index, metadata, billing)
+        apply_index_units(index, metadata, billing)
     if body.get("TableClass") is not None:
         metadata.settings["TableClassSummary"] = {"TableClass": body["TableClass"]}
     if body.get("DeletionProtectionEnabled") is not None or not is_update:
@@ -56,11 +61,64 @@ def _check_billing(billing: str, throughput: Body | None, *, is_required: bool) 
         )
 
 
-def _apply_units(index: Body, metadata: TableMetadata, billing: str) -> None:
-    throughput = index.get("ProvisionedThroughput")
-    if throughput is not None and billing == "PROVISIONED":
-        units = (throughput["ReadCapacityUnits"], throughput["WriteCapacityUnits"])
-        metadata.index_units[index["IndexName"]] = units
+def _check_units(throughput: Body) -> None:
+    for name in ("ReadCapacityUnits", "WriteCapacityUnits"):
+        if throughput[name] > _MAX_UNITS:
+            raise invalid(f"Given value {throughput[name]} for {name} is out of bounds")
+
+
+def _check_changed(throughput: Body, what: str, current: tuple[int, int]) -> None:
+    """Reject an update of the throughput that would not change it."""
+    if (throughput["ReadCapacityUnits"], throughput["WriteCapacityUnits"]) != current:
+        return
+    read, write = current
+    raise invalid(
+        f"The provisioned throughput for the {what} will not change. The requested value equals the"
+        f" current value. Current ReadCapacityUnits provisioned for the {what}: {read}. Requested"
+        f" ReadCapacityUnits: {read}. Current WriteCapacityUnits provisioned for the {what}:"
+        f" {write}. Requested WriteCapacityUnits: {write}. Refer to the Amazon DynamoDB Developer"
+        " Guide for current limits and how to request higher limits."
+    )
+
+
+def apply_index_units(index: Body, metadata: TableMetadata, billing: str) -> None:
+    """Store the throughput of a global index."""
+    throughput, name = index.get("ProvisionedThroughput"), index["IndexName"]
+    if billing == "PAY_PER_REQUEST":
+        if throughput is not None:
+            raise _parameter(
+                f"ProvisionedThroughput should not be specified for index: {name} when BillingMode"
+                " is PAY_PER_REQUEST"
+            )
+        return
+    if throughput is None:
+        raise _parameter(f"ProvisionedThroughput must be specified for index: {name}")
+    _check_units(throughput)
+    units = (throughput["ReadCapacityUnits"], throughput["WriteCapacityUnits"])
+    metadata.index_units[name] = units
+
+
+def check_index_updates(updates: Sequence[Body]) -> None:
+    """Reject updates that the service does not make together."""
+    names: list[str] = []
+    changes = 0
+    for update in updates:
+        for action in ("Create", "Delete", "Update"):
+            entry = update.get(action)
+            if entry is not None:
+                changes += action != "Update"
+                if entry["IndexName"] in names:
+                    raise _parameter(
+                        "Only one global secondary index update per index is allowed"
+                        f" simultaneously. Index: {entry['IndexName']}"
+                    )
+                names.append(entry["IndexName"])
+    if changes > 1:
+        raise dynamodb_error(
+            "LimitExceededException",
+            "Subscriber limit exceeded: Only 1 online index can be created or deleted"
+            " simultaneously per table",
+        )
 
 
 def changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetadata) -> Table:
@@ -73,18 +131,36 @@ def changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetad
         if action == "Create":
             if name in table.by_name:
                 raise _parameter(f"Index already exists: {name}")
-            _apply_units(entry, metadata, billing_mode(metadata))
-            index = read_index(entry, attribute_types(body, table))
+            apply_index_units(entry, metadata, billing_mode(metadata))
+            index = read_index(entry, attribute_types(body))
             return replace(table, indexes=(*table.by_name.values(), index))
         if name not in table.by_name:
             raise dynamodb_error("ResourceNotFoundException", "Requested resource not found")
         if action == "Update":
-            _apply_units(entry, metadata, "PROVISIONED")
+            _check_changed(
+                entry["ProvisionedThroughput"],
+                f"index {name}",
+                metadata.index_units.get(name, (0, 0)),
+            )
+            apply_index_units(entry, metadata, "PROVISIONED")
             return table
         metadata.index_units.pop(name, None)
         others = [index for index in table.by_name.values() if index.name != name]
         return replace(table, indexes=tuple(others))
-    raise _parameter("One of GlobalSecondaryIndexUpdate.Update, Create or Delete must not be null")
+    raise _parameter(
+        "One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create,"
+        " GlobalSecondaryIndexUpdate.Delete must not be null"
+    )
+
+
+def read_tags(body: Body) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in body.get("Tags") or ()}
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Reject more tags than a table may have."""
+    if len(tags) > _MAX_TAGS:
+        raise _parameter(f"Too many tags: tag limit is {_MAX_TAGS}")
 
 
 def _parameter(message: str) -> ServiceError:

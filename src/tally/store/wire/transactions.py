@@ -1,7 +1,7 @@
 """TransactGetItems and TransactWriteItems."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from tally.store.api import (
     Capacity,
@@ -9,22 +9,27 @@ from tally.store.api import (
     Delete,
     Engine,
     Get,
+    IndexUnits,
     Put,
     Transaction,
     TransactionGet,
+    TransactionGetResult,
+    TransactionResult,
     Update,
     Write,
+    WriteResult,
 )
 from tally.store.encode import item_to_wire
-from tally.store.errors import TransactionCancelled
+from tally.store.errors import Reason, TransactionCancelled
 from tally.store.schema import Table
 from tally.store.wire.consumed_capacity import collection_metrics, describe_transaction_capacity
 from tally.store.wire.items import check_targets, read_actions, read_condition
-from tally.store.wire.keys import read_checked_item, read_primary_key
+from tally.store.wire.keys import KeySchemaMismatch, read_checked_item, read_primary_key
 from tally.store.wire.request_expressions import read_substitutions
-from tally.store.wire.service_errors import ServiceError, cancelled, invalid
+from tally.store.wire.service_errors import MISMATCH, ServiceError, cancelled, invalid
 from tally.store.wire.table_names import find_table
 
+T = TypeVar("T")
 Body = Mapping[str, Any]
 _CONDITION: Final = ("ConditionExpression",)
 _UPDATE: Final = ("UpdateExpression", "ConditionExpression")
@@ -33,29 +38,20 @@ _REPEATED: Final = "Transaction request cannot include multiple operations on on
 
 
 async def transact_get_items(engine: Engine, body: Body) -> dict[str, Any]:
-    gets = []
-    for entry in body["TransactItems"]:
-        request = entry["Get"]
-        modern = ("ProjectionExpression",)
-        substitutions = read_substitutions(request, modern)
-        text = request.get("ProjectionExpression")
-        projection = () if text is None else substitutions.projection(text)
-        substitutions.check_all_used()
-        table = await find_table(engine, request["TableName"])
-        gets.append(Get(table, read_primary_key(table, request["Key"]), projection))
-    _check_distinct((get.table, get.key) for get in gets)
+    gets = await _read_each([_read_get(engine, entry["Get"]) for entry in body["TransactItems"]])
+    check_distinct_targets((get.table, get.key) for get in gets)
     result = await engine.transact_get(TransactionGet(tuple(gets)))
     response: dict[str, Any] = {
         "Responses": [{} if item is None else {"Item": item_to_wire(item)} for item in result.items]
     }
-    _add_capacities(response, body, [get.table for get in gets], result.capacity)
+    add_read_capacities(response, body, [get.table for get in gets], result)
     return response
 
 
 async def transact_write_items(engine: Engine, body: Body) -> dict[str, Any]:
     requests = [_single_action(entry) for entry in body["TransactItems"]]
-    writes = [await _read_write(engine, name, request) for name, request in requests]
-    _check_distinct(
+    writes = await _read_each([_read_write(engine, name, request) for name, request in requests])
+    check_distinct_targets(
         (write.table, write.item if isinstance(write, Put) else write.key) for write in writes
     )
     token = body.get("ClientRequestToken")
@@ -68,10 +64,38 @@ async def transact_write_items(engine: Engine, body: Body) -> dict[str, Any]:
         ]
         raise cancelled(error, with_items) from None
     response: dict[str, Any] = {}
-    _add_capacities(response, body, [write.table for write in writes], result.capacity)
+    add_write_capacities(response, body, [write.table for write in writes], result)
     if body.get("ReturnItemCollectionMetrics") == "SIZE":
         response["ItemCollectionMetrics"] = _metrics(writes)
     return response
+
+
+async def _read_each(reads: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Read every part; keys that do not fit their tables cancel the transaction."""
+    parts: list[T] = []
+    reasons: list[Reason] = []
+    for position, read in enumerate(reads):
+        try:
+            parts.append(await read)
+            reasons.append(Reason("None"))
+        except KeySchemaMismatch as error:
+            reasons.append(Reason(MISMATCH, str(error)))
+        except BaseException:
+            for other in reads[position + 1 :]:
+                other.close()
+            raise
+    if len(parts) < len(reasons):
+        raise cancelled(TransactionCancelled(reasons), [False] * len(reasons))
+    return parts
+
+
+async def _read_get(engine: Engine, request: Body) -> Get:
+    substitutions = read_substitutions(request, ("ProjectionExpression",))
+    text = request.get("ProjectionExpression")
+    projection = () if text is None else substitutions.projection(text)
+    substitutions.check_all_used()
+    table = await find_table(engine, request["TableName"])
+    return Get(table, read_primary_key(table, request["Key"]), projection)
 
 
 def _single_action(entry: Body) -> tuple[str, Body]:
@@ -105,7 +129,8 @@ async def _read_write(engine: Engine, name: str, request: Body) -> Write:
     return Check(table, key, condition)
 
 
-def _check_distinct(contents: Iterable[tuple[Table, Body]]) -> None:
+def check_distinct_targets(contents: Iterable[tuple[Table, Body]]) -> None:
+    """Reject a transaction that names an item twice; each content is a key or an item."""
     seen: set[tuple[Any, ...]] = set()
     for table, content in contents:
         identity = (table.name, *[content[name] for name in table.key_names])
@@ -118,20 +143,40 @@ def _repeated() -> ServiceError:
     return invalid(_REPEATED)
 
 
-def _add_capacities(
-    response: dict[str, Any], body: Body, tables: list[Table], capacity: Capacity
+def add_read_capacities(
+    response: dict[str, Any], body: Body, tables: list[Table], result: TransactionGetResult
 ) -> None:
-    """Add the capacity of each table; the engine reports the sum, so it is divided evenly."""
+    """Add the capacity of the reads of each table, if the request asks for it."""
+    parts = [WriteResult(None, Capacity(read=units)) for units in result.parts]
+    _add_capacities(response, body, tables, parts)
+
+
+def add_write_capacities(
+    response: dict[str, Any], body: Body, tables: list[Table], result: TransactionResult
+) -> None:
+    """Add the capacity of the writes of each table, if the request asks for it.
+
+    A repeated token reads the items instead of writing them.
+    """
+    parts = result.parts or [
+        WriteResult(None, Capacity(read=result.capacity.read / len(tables))) for _ in tables
+    ]
+    _add_capacities(response, body, tables, parts)
+
+
+def _add_capacities(
+    response: dict[str, Any], body: Body, tables: list[Table], parts: Sequence[WriteResult]
+) -> None:
     level = body.get("ReturnConsumedCapacity")
     if level not in ("TOTAL", "INDEXES"):
         return
-    names = {table.name: table for table in tables}
-    described = []
-    for name, table in names.items():
-        share = sum(each.name == name for each in tables) / len(tables)
-        part = Capacity(capacity.read * share, capacity.write * share)
-        described.append(describe_transaction_capacity(level, table, part))
-    response["ConsumedCapacity"] = described
+    totals: dict[str, tuple[Table, Capacity, IndexUnits]] = {}
+    for table, part in zip(tables, parts, strict=True):
+        _, capacity, units = totals.get(table.name, (table, Capacity(), ()))
+        totals[table.name] = (table, capacity + part.capacity, (*units, *part.index_units))
+    response["ConsumedCapacity"] = [
+        describe_transaction_capacity(level, *total) for total in totals.values()
+    ]
 
 
 def _metrics(writes: list[Write]) -> dict[str, Any]:

@@ -29,7 +29,11 @@ def read_value(value: Any, depth: int = 1) -> Any:
     if type(value) is not dict:
         if value is None:
             raise _empty_value()
-        raise not_serializable("Unexpected value type in payload")
+        raise not_serializable(
+            "Unrecognized collection type class com.amazonaws.dynamodb.v20120810.AttributeValue"
+            if isinstance(value, list)
+            else "Unexpected value type in payload"
+        )
     if len(value) != 1:
         value = _single(value)
     for kind, content in value.items():
@@ -71,15 +75,29 @@ def json_name(value: Any) -> str:
     return "STRING_VALUE" if isinstance(value, str) else "NUMBER_VALUE"
 
 
+def unconvertible(value: Any, java_type: str) -> ServiceError:
+    """Return the serialization error of a scalar that has another type."""
+    if isinstance(value, dict):
+        return not_serializable("Start of structure or map found where not expected")
+    if isinstance(value, list):
+        return not_serializable(f"Unrecognized collection type class java.lang.{java_type}")
+    return not_serializable(f"{json_name(value)} cannot be converted to {java_type}")
+
+
 def require_string(value: Any) -> str:
     """Return a string, or raise the serialization error of the service."""
     if type(value) is str:
         return value
-    if isinstance(value, dict):
-        raise not_serializable("Start of structure or map found where not expected")
-    if isinstance(value, list):
-        raise not_serializable("Unrecognized collection type class java.lang.String")
-    raise not_serializable(f"{json_name(value)} cannot be converted to String")
+    raise unconvertible(value, "String")
+
+
+def require_boolean(value: Any) -> bool:
+    """Return a boolean, or raise the serialization error of the service."""
+    if type(value) is bool:
+        return value
+    if isinstance(value, str):
+        raise not_serializable("Unexpected token received from parser")
+    raise unconvertible(value, "Boolean")
 
 
 def _string(content: Any, _depth: int) -> str:
@@ -133,9 +151,7 @@ def _binary(content: Any, _depth: int = 0) -> bytes:
 
 
 def _boolean(content: Any, _depth: int) -> bool:
-    if type(content) is not bool:
-        raise not_serializable("Unexpected token received from parser")
-    return content
+    return require_boolean(content)
 
 
 def _null(content: Any, _depth: int) -> None:
@@ -151,7 +167,12 @@ def _list(content: Any, depth: int) -> list[Any]:
 def _map(content: Any, depth: int) -> dict[str, Any]:
     _check_depth(depth)
     if not isinstance(content, dict):
-        raise not_serializable("Unexpected field type")
+        raise not_serializable(
+            "Unrecognized collection type java.util.Map<java.lang.String,"
+            " com.amazonaws.dynamodb.v20120810.AttributeValue>"
+            if isinstance(content, list)
+            else "Unexpected field type"
+        )
     return {name: read_value(element, depth + 1) for name, element in content.items()}
 
 
@@ -162,7 +183,11 @@ def _check_depth(depth: int) -> None:
 
 def _elements(content: Any) -> list[Any]:
     if not isinstance(content, list):
-        raise not_serializable("Unexpected field type")
+        raise not_serializable(
+            "Start of structure or map found where not expected"
+            if isinstance(content, dict)
+            else "Unexpected field type"
+        )
     return content
 
 
