@@ -151,6 +151,15 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     expect_error(refused, 403, "key_not_for_board")
     stream = await server.send("HEAD", f"{device}/stream", None, headers)
     assert stream.status == 200
+    await let_time_pass(server, board)
+    responded |= await claim_key(server)
+    responded |= await delete_devices(server, board)
+    return responded | {("GET", "/devices/{hardware_id}/stream")}
+
+
+async def let_time_pass(server: DevicesServer, board: Board) -> None:
+    """Rebuild roll-ups, and let the intervals of updates and the retention pass."""
+    device = f"/devices/{board.hardware_id}"
     rollups = RollupRepository(server.application.store)
     await wait_until_read(server, "calls")
     assert await rollups.request_rebuild()
@@ -163,9 +172,6 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
     await server.clock.advance(2 * DAY_MS / 1000)
     days = f"from={FIRST_MS}&to={FIRST_MS + 10 * DAY_MS}&points=3"
     await server.get_json(f"{device}/series?sensor=humidity_pct&{days}")
-    responded |= await claim_key(server)
-    responded |= await delete_devices(server, board)
-    return responded | {("GET", "/devices/{hardware_id}/stream")}
 
 
 async def claim_key(server: DevicesServer) -> set[tuple[str, str]]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tally.devices.repository.rate_limits import RateLimitRepository
+from tally.devices.repository.rate_limits import TokenBucketRepository
 from tally.devices.service.rate_limits import SharedRateLimiter
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
@@ -19,7 +19,7 @@ def new_limiter(
     store: Store, clock: ManualClock, per_second: float = 50, burst: int = 100
 ) -> SharedRateLimiter:
     return SharedRateLimiter(
-        RateLimitRepository(store), clock, per_second=per_second, burst=burst, rule="a test"
+        TokenBucketRepository(store), clock, per_second=per_second, burst=burst, rule="a test"
     )
 
 
@@ -82,12 +82,12 @@ async def test_a_client_with_few_requests_costs_no_write(store: Store) -> None:
     for _ in range(50):
         await limiter.take(key)
         await clock.advance(1)
-    assert await RateLimitRepository(store).full_at(key) is None
+    assert await TokenBucketRepository(store).full_at(key) is None
 
 
 async def test_a_bucket_of_a_clock_that_was_far_ahead_does_not_deny_requests(store: Store) -> None:
     clock, key = ManualClock(START), new_uuid()
     ahead = clock.time_ns() // 1000 + 3_600_000_000
-    await RateLimitRepository(store).move(key, None, ahead, ahead // 1_000_000)
+    await TokenBucketRepository(store).move(key, None, ahead, ahead // 1_000_000)
     limiter = new_limiter(store, clock, burst=5)
     assert await granted(*(limiter.take(key) for _ in range(9))) == 5

@@ -28,7 +28,7 @@ from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.groups import GroupRepository
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.measurements import MeasurementRepository
-from tally.devices.repository.rate_limits import RateLimitRepository
+from tally.devices.repository.rate_limits import TokenBucketRepository
 from tally.devices.repository.readings import ReadingLog, ReadingRepository, inserted_reading
 from tally.devices.repository.rollups import RollupRepository
 from tally.devices.repository.sensors import SensorRepository
@@ -84,7 +84,7 @@ REPOSITORIES: Final = (
     AlarmRuleRepository,
     AlarmRepository,
     AlarmLog,
-    RateLimitRepository,
+    TokenBucketRepository,
     DeviceDeletionRepository,
 )
 MAX_CACHED: Final = 50_000
@@ -248,7 +248,7 @@ def _alarm_evaluator(dependencies: Dependencies) -> AlarmEvaluator:
 
 
 def _claims(dependencies: Dependencies, keys: ApiKeyService) -> ClaimService:
-    clock, limits = dependencies.clock, RateLimitRepository(dependencies.store)
+    clock, limits = dependencies.clock, TokenBucketRepository(dependencies.store)
     return ClaimService(
         ApiKeyRepository(dependencies.store),
         keys,
@@ -292,7 +292,7 @@ def _keys(dependencies: Dependencies) -> ApiKeyService:
         clock,
         dependencies.secret(dependencies.settings.devices_key_pepper, "devices-pepper.key"),
         SharedRateLimiter(
-            RateLimitRepository(dependencies.store),
+            TokenBucketRepository(dependencies.store),
             clock,
             per_second=limit,
             burst=2 * limit,

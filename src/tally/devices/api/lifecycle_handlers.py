@@ -43,7 +43,7 @@ class LifecycleHandlers:
         deletion = await self.services.lifecycle.deletions.request_device(
             request.path_params["hardware_id"], request_operator(request).name
         )
-        return Json(responses.deletion_body(deletion), 202)
+        return Json(responses.device_deletion_body(deletion), 202)
 
     async def delete_readings(self, request: Request) -> ASGIApp:
         query = read_query(request, requests.DeletionQuery)
@@ -52,11 +52,11 @@ class LifecycleHandlers:
             (query.first, query.last),
             request_operator(request).name,
         )
-        return Json(responses.deletion_body(deletion), 202)
+        return Json(responses.device_deletion_body(deletion), 202)
 
     async def get_deletion(self, request: Request) -> ASGIApp:
         deletion = await self.services.lifecycle.deletions.get(request.path_params["deletion_id"])
-        return Json(responses.deletion_body(deletion))
+        return Json(responses.device_deletion_body(deletion))
 
     async def list_deletions(self, request: Request) -> ASGIApp:
         query = read_query(request, requests.ListQuery)
@@ -64,5 +64,5 @@ class LifecycleHandlers:
         start = None if query.cursor is None else self.cursors.decode(purpose, query.cursor)
         found, next_key = await self.services.lifecycle.deletions.newest_first(query.limit, start)
         cursor = None if next_key is None else self.cursors.encode(purpose, next_key)
-        bodies = [responses.deletion_body(deletion) for deletion in found]
-        return Json(responses.DeletionPage(bodies, cursor))
+        bodies = [responses.device_deletion_body(deletion) for deletion in found]
+        return Json(responses.DeviceDeletionPage(bodies, cursor))

@@ -105,7 +105,7 @@ def _requests(handlers: LifecycleHandlers) -> tuple[Endpoint, ...]:
             handlers.delete_device,
             "Delete a device with its readings",
             description="Returns at once; a background job deletes readings, charts and device.",
-            response=responses.DeletionBody,
+            response=responses.DeviceDeletionBody,
             response_example=examples.DELETION,
             status=202,
             errors=(*_CREDENTIALS, _BAD_ID, _NO_DEVICE),
@@ -119,7 +119,7 @@ def _requests(handlers: LifecycleHandlers) -> tuple[Endpoint, ...]:
             description="`from` and `to` are milliseconds since 1970, both inclusive and required."
             " Returns at once; a background job deletes the readings.",
             query=requests.DeletionQuery,
-            response=responses.DeletionBody,
+            response=responses.DeviceDeletionBody,
             response_example=examples.DELETION,
             status=202,
             errors=(
@@ -141,8 +141,8 @@ def _progress(handlers: LifecycleHandlers) -> tuple[Endpoint, ...]:
             handlers.list_deletions,
             "List deletions, newest first",
             query=requests.ListQuery,
-            response=responses.DeletionPage,
-            response_example=responses.DeletionPage([examples.DELETION], None),
+            response=responses.DeviceDeletionPage,
+            response_example=responses.DeviceDeletionPage([examples.DELETION], None),
             errors=(
                 *_CREDENTIALS,
                 Invalid("limit: Expected `int` >= 1", code="invalid_field", field="limit"),
@@ -154,7 +154,7 @@ def _progress(handlers: LifecycleHandlers) -> tuple[Endpoint, ...]:
             "/deletions/{deletion_id}",
             handlers.get_deletion,
             "Get the progress of a deletion",
-            response=responses.DeletionBody,
+            response=responses.DeviceDeletionBody,
             response_example=examples.DELETION,
             errors=(
                 *_CREDENTIALS,

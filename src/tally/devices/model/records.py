@@ -137,7 +137,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class DeviceClaim:
     """A one-time code as stored: its hash, until when it is valid, and for which board."""
 
     code_hash: str

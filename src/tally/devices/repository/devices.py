@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tally.devices.model.records import Capabilities, Device
+from tally.devices.repository.device_items import (
+    clock_offset,
+    is_unregistered,
+    registered_attributes,
+)
 from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access, param
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, F, exists, not_exists
 from tally.store.schema import KEYS_ONLY, Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
-from tally.store.values import Item, Key
+from tally.store.values import Key
 
 ALL_DEVICES: Final = "devices"
 MAX_DEVICES: Final = 10_000_000
@@ -90,7 +95,7 @@ class DeviceRepository:
 
         Its confirmation id and the time when it was created never change.
         """
-        changed = _registered_attributes(device)
+        changed = registered_attributes(device)
         key = {"hardware_id": device.hardware_id}
         actions: tuple[Action, ...] = (
             *(F(name).set(value) for name, value in changed.items()),
@@ -112,14 +117,14 @@ class DeviceRepository:
             old = await self.store.update(
                 DEVICES, key, *actions, condition=exists("hardware_id"), returns="ALL_OLD"
             )
-            return decode_device({**(old or {}), **changed}), _is_unregistered(old)
+            return decode_device({**(old or {}), **changed}), is_unregistered(old)
         initial = {
             **key,
             "confirmation_id": device.confirmation_id,
             "first_registered_at": device.first_registered_at,
         }
         item = {**initial, **(old or {}), **changed, "last_seen_at": device.last_seen_at}
-        return decode_device(item), _is_unregistered(old)
+        return decode_device(item), is_unregistered(old)
 
     @access(
         "Update last seen",
@@ -142,7 +147,7 @@ class DeviceRepository:
         actions: tuple[Action, ...] = (
             F("last_boot_id").set(device.last_boot_id),
             F("firmware_version").set(device.firmware_version),
-            *_clock_offset(device),
+            *clock_offset(device),
             *_last_seen(device.last_seen_at),
         )
         is_due = exists("hardware_id") & (F("last_seen_at") <= before)
@@ -179,7 +184,7 @@ class DeviceRepository:
             await self.store.update(
                 DEVICES,
                 {"hardware_id": device.hardware_id},
-                *_clock_offset(device),
+                *clock_offset(device),
                 condition=exists("hardware_id"),
             )
 
@@ -289,29 +294,6 @@ class DeviceRepository:
             DEVICES, F("gsi1pk") == ALL_DEVICES, index="gsi1", project=("hardware_id",)
         ):
             yield item["hardware_id"]
-
-
-def _registered_attributes(device: Device) -> Item:
-    """Return what every registration replaces."""
-    capabilities = device.capabilities
-    return {
-        "capabilities": {
-            "sensors": list(capabilities.sensors),
-            "features": dict(capabilities.features),
-        },
-        "last_boot_id": device.last_boot_id,
-        "firmware_version": device.firmware_version,
-    }
-
-
-def _is_unregistered(old: Mapping[str, Any] | None) -> bool:
-    """Whether a device did not exist, or had only sent data."""
-    return not old or old.get("is_registered") is False
-
-
-def _clock_offset(device: Device) -> tuple[Action, ...]:
-    offset = device.clock_offset_ms
-    return () if offset is None else (F("clock_offset_ms").set(offset),)
 
 
 def _initial_only(device: Device) -> tuple[Action, ...]:

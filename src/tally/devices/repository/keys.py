@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tally.devices.model.records import ApiKey, Claim
+from tally.devices.model.records import ApiKey, DeviceClaim
 from tally.store.access import PutItem, Query, TransactWriteItems, UpdateItem, access, param
 from tally.store.api import Put, Update
 from tally.store.errors import ConditionFailed, TransactionCancelled
@@ -164,7 +164,7 @@ class ApiKeyRepository:
         trigger="POST /claims",
         frequency="Per new board",
     )
-    async def create_claim(self, claim: Claim) -> None:
+    async def create_claim(self, claim: DeviceClaim) -> None:
         item: Item = {
             "code_hash": claim.code_hash,
             "created_at": claim.created_at,

@@ -32,7 +32,7 @@ class BucketChanged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimitRepository:
+class TokenBucketRepository:
     """Token buckets; the time at which a bucket is full again is its whole state."""
 
     store: Store

@@ -5,13 +5,18 @@ the batch id distinguishes readings of the same millisecond. A batch id is dedup
 One transaction writes both items.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tally import errors
-from tally.devices.model.digests import content_digest
 from tally.devices.model.records import BATCH_TTL_SECONDS, MAX_READINGS, Reading, StoredBatch
+from tally.devices.repository.reading_items import (
+    decode_reading,
+    optional_attributes,
+    reading_digest,
+    store_outcome,
+)
 from tally.store.access import (
     BatchWriteItem,
     PutItem,
@@ -19,12 +24,10 @@ from tally.store.access import (
     TransactWriteItems,
     access,
     param,
-    to_unavailable,
 )
 from tally.store.api import BatchPut, ColumnarItems, TransactionBatch
 from tally.store.change_logs import change_log
 from tally.store.changes import Change
-from tally.store.errors import StoreError, StoreUnavailable, TransactionCancelled
 from tally.store.expressions import Condition, F, not_exists
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
@@ -134,7 +137,7 @@ class ReadingRepository:
         writes = (_columnar_writes if is_columnar else _item_writes)(readings, batch, retention)
         results = await self.store.transact_each(writes)
         return [
-            None if result is None else _outcome(result, reading)
+            None if result is None else store_outcome(result, reading)
             for reading, result in zip(readings, results, strict=True)
         ]
 
@@ -151,7 +154,7 @@ class ReadingRepository:
         page = await self.store.query(
             DEVICE_READINGS, _until(hardware_id, until_ms), forward=False, limit=1
         )
-        return _reading(page.items[0]) if page.items else None
+        return decode_reading(page.items[0]) if page.items else None
 
     @access(
         "Newest readings",
@@ -171,7 +174,7 @@ class ReadingRepository:
             page=500,
             overflow="stop",
         ):
-            yield _reading(item)
+            yield decode_reading(item)
 
     @access(
         "Readings by time range",
@@ -198,7 +201,7 @@ class ReadingRepository:
             limit=limit,
             start=start,
         )
-        return [_reading(item) for item in page.items], page.next
+        return [decode_reading(item) for item in page.items], page.next
 
     @access(
         "Export readings",
@@ -216,7 +219,7 @@ class ReadingRepository:
         async for item in self.store.items(
             DEVICE_READINGS, reading_range(hardware_id, time_range), page=500
         ):
-            yield _reading(item)
+            yield decode_reading(item)
 
     @access(
         "Delete readings",
@@ -247,7 +250,7 @@ class ReadingRepository:
 def _columnar_writes(readings: Sequence[Reading], batch: Item, retention: int) -> TransactionBatch:
     """Build the transactions for readings that share a friendly name and `clock_ahead`."""
     devices = [reading.hardware_id for reading in readings]
-    digests = [_digest(reading) for reading in readings]
+    digests = [reading_digest(reading) for reading in readings]
     ids = [reading.batch_id for reading in readings]
     times = [reading.timestamp_ms for reading in readings]
     items = ColumnarItems(
@@ -272,7 +275,7 @@ def _columnar_writes(readings: Sequence[Reading], batch: Item, retention: int) -
             batch,
             _IS_NEW,
         ),
-        BatchPut(DEVICE_READINGS, items, _optional_attributes(readings[0])),
+        BatchPut(DEVICE_READINGS, items, optional_attributes(readings[0])),
     )
 
 
@@ -285,7 +288,7 @@ def _item_writes(readings: Sequence[Reading], batch: Item, retention: int) -> Tr
             {
                 "batch_id": batch_id,
                 "hardware_id": hardware_id,
-                "content_digest": _digest(reading),
+                "content_digest": reading_digest(reading),
                 **batch,
             }
         )
@@ -300,7 +303,7 @@ def _item_writes(readings: Sequence[Reading], batch: Item, retention: int) -> Tr
                 "sensors": reading.sensors,
                 "sensor_status": reading.sensor_status,
                 "expiration_time": time // 1000 + retention,
-                **_optional_attributes(reading),
+                **optional_attributes(reading),
             }
         )
     return TransactionBatch(
@@ -308,44 +311,6 @@ def _item_writes(readings: Sequence[Reading], batch: Item, retention: int) -> Tr
     )
 
 
-def _optional_attributes(reading: Reading) -> Item:
-    """Return the attributes that only some readings have."""
-    item: Item = {} if reading.friendly_name is None else {"friendly_name": reading.friendly_name}
-    return {**item, "clock_ahead": True} if reading.clock_ahead else item
-
-
-def _digest(reading: Reading) -> bytes:
-    return content_digest(reading.timestamp_ms, reading.sensors, reading.sensor_status)
-
-
-def _outcome(error: StoreError, reading: Reading) -> StoredBatch | errors.Unavailable:
-    """Map a failed condition to the stored batch, and other failures to a retryable error."""
-    if isinstance(error, TransactionCancelled):
-        reason = error.reasons[0]
-        if not reason.condition_failed:
-            return to_unavailable(StoreUnavailable(str(error)))
-        # The item has expired since the condition failed: the reading was a duplicate then.
-        item = reason.item or {"hardware_id": reading.hardware_id}
-        return StoredBatch(item["hardware_id"], item.get("content_digest"))
-    if isinstance(error, StoreUnavailable):
-        return to_unavailable(error)
-    raise error
-
-
 def inserted_reading(change: Change) -> Reading | None:
     """Return the reading that a change stored, or None if it removed one."""
-    return None if change.kind != "INSERT" or change.new is None else _reading(change.new)
-
-
-def _reading(item: Mapping[str, Any]) -> Reading:
-    return Reading(
-        hardware_id=item["hardware_id"],
-        batch_id=item["batch_id"],
-        timestamp_ms=item["timestamp_ms"],
-        boot_id=item["boot_id"],
-        firmware_version=item["firmware_version"],
-        sensors=item["sensors"],
-        sensor_status=item["sensor_status"],
-        friendly_name=item.get("friendly_name"),
-        clock_ahead=item.get("clock_ahead", False),
-    )
+    return None if change.kind != "INSERT" or change.new is None else decode_reading(change.new)

@@ -6,12 +6,18 @@ sensors. The item of the consumer holds the position up to which the change log 
 transaction moves the position with the roll-ups, so that each change counts once.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from tally.devices.model.rollups import Rollup, SensorRollup
+from tally.devices.repository.rollup_items import (
+    StateChanged,
+    TransactionTooLarge,
+    decode_rollup,
+    encode_rollup,
+    rollup_start,
+)
 from tally.store.access import (
     BatchGetItem,
     BatchWriteItem,
@@ -85,14 +91,6 @@ class StoredRollup(NamedTuple):
 
     sensors: Rollup
     has_omitted: bool = False
-
-
-class StateChanged(Exception):
-    """Another consumer, or a rebuild, has changed the state: read it again."""
-
-
-class TransactionTooLarge(Exception):
-    """The roll-ups do not fit into one transaction: apply fewer changes at once."""
 
 
 def build_key(hardware_id: str, day_ms: int) -> str:
@@ -252,15 +250,14 @@ class RollupRepository:
             DEVICE_ROLLUPS, where, project=projection, page=500, consistent=True
         ):
             entry = item.get("sensors", {}).get(sensor)
-            rollup = None if entry is None else _decode(entry)
-            yield _start(item), rollup, "has_omitted_sensors" in item
+            rollup = None if entry is None else decode_rollup(entry)
+            yield rollup_start(item), rollup, "has_omitted_sensors" in item
 
     @access(
         "Delete roll-ups of device",
         Query(where=F("hardware_id") == param("hardwareId"), project=("hardware_id", "bucket"))
         + BatchWriteItem(key={"hardware_id": param("hardwareId"), "bucket": param("bucket")}),
         table=DEVICE_ROLLUPS,
-        by="system",
         trigger="Job devices-deletions",
         frequency="Per 500 roll-ups of a deleted device",
         bound=MAX_DELETED_ROLLUPS,
@@ -292,33 +289,12 @@ def _rollup_key(item: Item) -> RollupKey:
     return item["hardware_id"], resolution, int(start)
 
 
-def _start(item: Item) -> int:
-    return int(item["bucket"].partition("#")[2])
-
-
 def _item(key: RollupKey, stored: StoredRollup) -> Item:
-    sensors = {sensor: _encode(rollup) for sensor, rollup in stored.sensors.items()}
+    sensors = {sensor: encode_rollup(rollup) for sensor, rollup in stored.sensors.items()}
     omitted = {"has_omitted_sensors": True} if stored.has_omitted else {}
     return {**_item_key(key), "sensors": sensors, **omitted}
 
 
 def _stored(item: Item) -> StoredRollup:
-    sensors = {sensor: _decode(entry) for sensor, entry in item["sensors"].items()}
+    sensors = {sensor: decode_rollup(entry) for sensor, entry in item["sensors"].items()}
     return StoredRollup(sensors, item.get("has_omitted_sensors", False))
-
-
-def _encode(rollup: SensorRollup) -> list[Any]:
-    """The sum is text, because it may have more digits than a number of the store."""
-    return [
-        rollup.count,
-        str(rollup.total),
-        rollup.minimum,
-        rollup.maximum,
-        *rollup.first,
-        *rollup.last,
-    ]
-
-
-def _decode(entry: Sequence[Any]) -> SensorRollup:
-    count, total, minimum, maximum, first_at, first, last_at, last = entry
-    return SensorRollup(count, Decimal(total), minimum, maximum, (first_at, first), (last_at, last))

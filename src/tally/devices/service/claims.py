@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tally.devices.model.records import ApiKey, Claim
+from tally.devices.model.records import ApiKey, DeviceClaim
 from tally.devices.model.validation import check_hardware_id, check_text
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.service.keys import ApiKeyService
@@ -36,10 +36,10 @@ class ClaimService:
 
     async def create(
         self, operator: str, hardware_id: str | None, description: str | None, seconds: int
-    ) -> tuple[Claim, str]:
+    ) -> tuple[DeviceClaim, str]:
         """Create a code for one board, or for any; also return the code, which is not stored."""
         code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
-        claim = Claim(
+        claim = DeviceClaim(
             code_hash=self.keys.hash_secret(f"claim:{code}"),
             created_at=rfc3339(self.clock.now()),
             created_by=operator,

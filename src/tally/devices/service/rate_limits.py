@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from tally.devices.repository.rate_limits import BucketChanged, RateLimitRepository
+from tally.devices.repository.rate_limits import BucketChanged, TokenBucketRepository
 from tally.errors import Unavailable
 from tally.kit.clock import Clock
 from tally.kit.rate_limits import RateLimitExceeded, RateLimitStatus
@@ -43,7 +43,7 @@ class SharedRateLimiter:
 
     def __init__(
         self,
-        buckets: RateLimitRepository,
+        buckets: TokenBucketRepository,
         clock: Clock,
         *,
         per_second: float,

@@ -28,15 +28,14 @@ from tally.devices.repository.measurements import (
     MeasurementChange,
     MeasurementRepository,
 )
+from tally.devices.repository.rollup_items import StateChanged, TransactionTooLarge
 from tally.devices.repository.rollups import (
     ALL_BUILT,
     MAX_WRITES,
     ConsumerState,
     RollupKey,
     RollupRepository,
-    StateChanged,
     StoredRollup,
-    TransactionTooLarge,
 )
 from tally.devices.service.rollup_builder import RollupBuilder
 from tally.errors import Unavailable

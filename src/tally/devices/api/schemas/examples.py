@@ -52,7 +52,7 @@ CLAIM: Final = requests.ClaimBody("K7QF3-M9T2X", HARDWARE_ID)
 CLAIMED_KEY: Final = responses.CreatedKeyBody(
     KEY_ID, "0123456789abcdef" * 4, TIME, f"claimed by {HARDWARE_ID}", [HARDWARE_ID], None
 )
-DELETION: Final = responses.DeletionBody(
+DELETION: Final = responses.DeviceDeletionBody(
     deletion_id="0b9d1a4e-5f0c-4c8e-9a53-d2f5ed0c7b1e",
     hardware_id=HARDWARE_ID,
     kind="readings",

@@ -10,9 +10,9 @@ from tally.devices.model.fleet import DesiredState, SensorInfo
 from tally.devices.model.records import (
     ApiKey,
     Bucket,
-    Claim,
     Deletion,
     Device,
+    DeviceClaim,
     Number,
     Reading,
     Receipt,
@@ -96,7 +96,7 @@ class CreatedClaimBody(msgspec.Struct, frozen=True):
     description: str | None
 
 
-class DeletionBody(msgspec.Struct, frozen=True):
+class DeviceDeletionBody(msgspec.Struct, frozen=True):
     """A deletion of a device, or of its readings in a time range."""
 
     deletion_id: str
@@ -111,8 +111,8 @@ class DeletionBody(msgspec.Struct, frozen=True):
     finished_at: str | None
 
 
-class DeletionPage(msgspec.Struct, frozen=True):
-    items: list[DeletionBody]
+class DeviceDeletionPage(msgspec.Struct, frozen=True):
+    items: list[DeviceDeletionBody]
     next_cursor: str | None
 
 
@@ -269,13 +269,13 @@ def created_key_body(key: ApiKey, raw: str) -> CreatedKeyBody:
     )
 
 
-def created_claim_body(claim: Claim, code: str) -> CreatedClaimBody:
+def created_claim_body(claim: DeviceClaim, code: str) -> CreatedClaimBody:
     expires_at = rfc3339_seconds(claim.expires_at)
     return CreatedClaimBody(code, expires_at, claim.hardware_id, claim.description)
 
 
-def deletion_body(deletion: Deletion) -> DeletionBody:
-    return DeletionBody(
+def device_deletion_body(deletion: Deletion) -> DeviceDeletionBody:
+    return DeviceDeletionBody(
         deletion.deletion_id,
         deletion.hardware_id,
         deletion.kind,
