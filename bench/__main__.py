@@ -80,6 +80,7 @@ def main(
     hours: Hours = 0,
 ) -> None:
     """Run the benchmarks, each against a baseline in the same run."""
+    console = Console()
     started = time.monotonic()
     parts = {
         "raw": compare_with_raw(rounds),
@@ -90,6 +91,7 @@ def main(
         "devices-peers": compare_with_databases(),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),
+        "charts": long_charts(),
         "collect": events(seconds),
         "collect-recompute": recomputes(rounds),
         "collect-import": imports(),
@@ -103,7 +105,6 @@ def main(
         "cricket": cricket(seconds, fixtures),
         "startup": startup(rounds),
     }
-    parts["charts"] = long_charts()
     if hours:
         parts["devices-hours"] = endurance(hours)
     parts |= _emulator_parts(rounds)

@@ -225,3 +225,28 @@ async def test_invalid_registrations_are_rejected(
     body = {"url": receiver.url, "kinds": ["device.reading"]}
     response = await server.request("POST", "/admin/webhooks", body)
     assert (response.status, response.json["code"]) == (409, "too_many_webhooks")
+
+
+async def test_alarms_are_events(server: WebhookServer, receiver: Receiver) -> None:
+    """The receiver gets each state of an alarm, in order."""
+    await server.register(receiver.url, kinds=["alarm.opened", "alarm.cleared"])
+    board = Board()
+    rule = {
+        "name": "too warm",
+        "condition": {
+            "kind": "threshold",
+            "sensor": "bme280_temp_c",
+            "comparison": "above",
+            "limit": -1_000,
+        },
+        "scope": {"hardware_id": board.hardware_id},
+    }
+    created = await server.request("POST", "/devices/alarm-rules", rule)
+    assert created.status == 201, created
+    await server.send_readings(board, 1)
+    (opened,) = await receiver.until_accepted(1)
+    assert opened.content["type"] == "alarm.opened"
+    assert opened.content["data"]["rule_id"] == created.json["rule_id"]
+    await server.request("DELETE", f"/devices/alarm-rules/{created.json['rule_id']}")
+    _, cleared = await receiver.until_accepted(2)
+    assert cleared.content["type"] == "alarm.cleared"

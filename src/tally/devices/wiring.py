@@ -18,7 +18,7 @@ from tally.devices.api.fleet_routes import DeviceFleetHandlers
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
-from tally.devices.api.webhooks import reading_source
+from tally.devices.api.webhooks import alarm_source, reading_source
 from tally.devices.jobs import devices_jobs
 from tally.devices.repository.alarm_rules import AlarmRuleRepository
 from tally.devices.repository.alarms import AlarmLog, AlarmRepository, changed_alarm
@@ -44,11 +44,7 @@ from tally.devices.service.claims import (
 )
 from tally.devices.service.deletions import DeviceDeletions, DeviceDeletionWorker
 from tally.devices.service.desired_states import VERSION_CACHE_SECONDS, DesiredStateService
-from tally.devices.service.devices import (
-    LAST_SEEN_INTERVAL,
-    NAME_CACHE_SECONDS,
-    FleetService,
-)
+from tally.devices.service.devices import LAST_SEEN_INTERVAL, NAME_CACHE_SECONDS, FleetService
 from tally.devices.service.fleet_queries import FleetQueries
 from tally.devices.service.groups import GroupService
 from tally.devices.service.history import ReadingHistory
@@ -134,7 +130,10 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
             api,
             services,
             _jobs(dependencies, services, rollups.builder),
-            webhook_sources=(reading_source(ReadingLog(dependencies.store), inserted_reading),),
+            webhook_sources=(
+                reading_source(ReadingLog(dependencies.store), inserted_reading),
+                alarm_source(AlarmLog(dependencies.store), changed_alarm),
+            ),
         )
     finally:
         await cancel_all(consuming)

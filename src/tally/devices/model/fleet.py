@@ -84,7 +84,7 @@ def check_group(group: str, field: str = "group") -> str:
     return group
 
 
-def check_tags(tags: Sequence[str]) -> tuple[str, ...]:
+def check_device_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Require a few distinct names; return them sorted."""
     if len(tags) > MAX_TAGS:
         raise invalid_field("tags", f"must have at most {MAX_TAGS} entries")

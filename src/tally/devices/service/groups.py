@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tally.devices.model.fleet import check_group, check_tags
+from tally.devices.model.fleet import check_device_tags, check_group
 from tally.devices.model.records import Device, PageKey
 from tally.devices.model.validation import check_hardware_id, check_text
 from tally.devices.repository.alarm_rules import AlarmRuleRepository
@@ -57,5 +57,5 @@ def _check_details(changes: Mapping[str, Any]) -> dict[str, str | list[str] | No
         group = changes["group"]
         values["group"] = None if group is None else check_group(group)
     if "tags" in changes:
-        values["tags"] = [*check_tags(changes["tags"] or ())] or None
+        values["tags"] = [*check_device_tags(changes["tags"] or ())] or None
     return values

@@ -19,7 +19,8 @@ from tally.cricket.model.payloads import max_content_bytes
 from tally.cricket.model.records import NEUTRAL, CachedDisplay, Team
 from tally.cricket.repository.active_matches import ActiveMatchRepository
 from tally.cricket.repository.display_cache import DisplayCacheRepository
-from tally.cricket.service.queries.matches import MatchService, MatchView, has_stale_scores
+from tally.cricket.service.queries.feeds import has_stale_scores
+from tally.cricket.service.queries.matches import MatchService, MatchView
 from tally.kit.clock import Clock
 
 RUNNING_TTL_SECONDS: Final = 30

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tally.cricket.model.feed import MatchFeed, MatchStatus
-from tally.cricket.model.records import CachedFixture
+from tally.cricket.model.records import CachedFixture, Fixture
 from tally.cricket.repository.fixture_cache import FixtureCacheRepository
 from tally.kit.clock import Clock
 from tally.kit.ttl_cache import TTLCache
@@ -112,3 +112,8 @@ def _ttl_seconds(status: MatchStatus) -> int:
     if status.is_over:
         return FINISHED_TTL_SECONDS
     return LIVE_TTL_SECONDS if status.is_running else UPCOMING_TTL_SECONDS
+
+
+def has_stale_scores(fixture: Fixture, cached: CachedFeed | None) -> bool:
+    """Return whether the match is live and its scores are older than they should be."""
+    return cached is not None and fixture.is_live and cached.is_stale

@@ -16,7 +16,7 @@ from tally.cricket.model.errors import match_not_found
 from tally.cricket.model.feed import InningsFeed, MatchStatus
 from tally.cricket.model.records import Fixture, League, Team
 from tally.cricket.repository.fixtures import FixtureRepository
-from tally.cricket.service.queries.feeds import CachedFeed, FeedCache
+from tally.cricket.service.queries.feeds import CachedFeed, FeedCache, has_stale_scores
 from tally.cricket.service.queries.leagues import LeagueService
 from tally.cricket.service.queries.teams import TeamService
 from tally.errors import Invalid
@@ -41,11 +41,6 @@ class TeamInMatch:
     code: str
     image_url: str
     scores: tuple[str, ...]
-
-
-def has_stale_scores(fixture: Fixture, cached: CachedFeed | None) -> bool:
-    """Return whether the match is live and its scores are older than they should be."""
-    return cached is not None and fixture.is_live and cached.is_stale
 
 
 @dataclass(frozen=True, slots=True)
