@@ -74,7 +74,6 @@ WIDE_CLASSES = {
         "OperationRow",
         "ParsedFile",
         "PatternRow",
-        "DeletionBody",
         "DeviceBody",
         "ReadingBody",
         "ScorecardBody",
