@@ -14,10 +14,12 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench.boards import named_boards
 from bench.collect import events, recomputes
 from bench.collect_import import imports
 from bench.cricket import cricket
 from bench.devices import SECONDS, endurance, histories, ingestion
+from bench.devices_peers import compare_with_databases
 from bench.http import http
 from bench.live import live
 from bench.load import RequestsFailed
@@ -39,8 +41,13 @@ Names = Annotated[
     str,
     typer.Option(
         help="Run the parts whose names contain this: raw, growth, devices, history, reads, stream,"
-        " collect, dynamodb (needs Java and npm), http, scoreboard, push, live, cricket, startup."
+        " devices-peers, collect, dynamodb (needs Java and npm), http, scoreboard, boards, push,"
+        " live, cricket, startup."
     ),
+]
+Seconds = Annotated[
+    int,
+    typer.Option(min=1, help="Seconds of each constant-rate measurement of devices and collect."),
 ]
 Hours = Annotated[
     float,
@@ -68,12 +75,7 @@ def main(
     fixtures: Annotated[
         int, typer.Option(min=1_000, max=10_000, help="Number of fixtures that cricket syncs.")
     ] = 10_000,
-    seconds: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Seconds of each constant-rate measurement of devices and collect."
-        ),
-    ] = SECONDS,
+    seconds: Seconds = SECONDS,
     hours: Hours = 0,
 ) -> None:
     """Run the benchmarks, each against a baseline in the same run."""
@@ -86,6 +88,7 @@ def main(
         "stream-delay": measure_delays(rounds),
         "stream-latency": measure_latencies(rounds),
         "devices": ingestion(seconds),
+        "devices-peers": compare_with_databases(),
         "history": histories(rounds, history),
         "reads": long_reads(rounds, seconds),
         "charts": long_charts(),
@@ -95,6 +98,7 @@ def main(
         "http": http(rounds),
         "http-scoreboard": closed_loops(rounds),
         "scoreboard": scoreboard(seconds, players),
+        "boards": named_boards(seconds, players),
         "push": pushes(rounds),
         "live": live(rounds),
         "poller": poller(rounds),
@@ -105,8 +109,7 @@ def main(
         parts["devices-hours"] = endurance(hours)
     if shutil.which("java") and shutil.which("npm"):
         parts["dynamodb"] = compare_with_dynamodb_local(rounds)
-    chosen = {name: part for name, part in parts.items() if only in name}
-    lines, failed = uvloop.run(run_parts(console, chosen))
+    lines, failed = uvloop.run(run_parts(console, {n: p for n, p in parts.items() if only in n}))
     _write_results(json, time.monotonic() - started, lines)
     if failed:
         raise typer.Exit(1)

@@ -44,9 +44,12 @@ class DevicesServer:
 
 
 @asynccontextmanager
-async def open_devices_server(directory: Path) -> AsyncIterator[DevicesServer]:
+async def open_devices_server(
+    directory: Path, retention_days: int = 90
+) -> AsyncIterator[DevicesServer]:
     """Run `tally serve devices` on a free port without a rate limit."""
     environment = {
+        "TALLY_DEVICES_RETENTION_DAYS": str(retention_days),
         "TALLY_DATA_DIR": str(directory),
         "TALLY_DEVICES_RATE_LIMIT": "1000000",
         "TALLY_LOG_FORMAT": "json",

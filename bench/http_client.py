@@ -42,7 +42,10 @@ class _Connection(asyncio.Protocol):
         length = _length.search(head + b"\r\n")
         if not end or self._response is None:
             return
-        if length is None:
+        if head[9:12] == b"204":
+            self._received = b""
+            self._response.set_result((204, b""))
+        elif length is None:
             self._response.set_exception(
                 ConnectionError(f"the response has no Content-Length: {head[:200]!r}")
             )
@@ -88,7 +91,7 @@ class KeepAliveClient:
         connection = self._idle.pop() if self._idle else await self._connect()
         status, content = await connection.send(head.encode() + _END_OF_HEAD + (body or b""))
         self._idle.append(connection)
-        if status != 200:
+        if status not in (200, 204):
             raise AssertionError(f"{method} {path} returned {status} {content[:300]!r}")
         return content
 

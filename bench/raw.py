@@ -53,6 +53,7 @@ class Raw:
         self._checkpoint = Checkpoint(path)
         self._connection.set_wal_hook(self._checkpoint.on_commit)
         self._layout = compile_layout(READINGS, Shapes())
+        self._upsert = self._layout.upsert_rows(1)
         self._boards = boards
         self._random = Random(seed)
 
@@ -76,7 +77,7 @@ class Raw:
                 for at in range(READINGS_PER_BOARD)
             )
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(self._layout.upsert, (self._row(*key) for key in keys))
+            self._connection.executemany(self._upsert, (self._row(*key) for key in keys))
             self._connection.execute("COMMIT")
             self._checkpoint.restart_if_long(self._connection)
 
@@ -85,7 +86,7 @@ class Raw:
         for _ in range(groups):
             self._connection.execute("BEGIN IMMEDIATE")
             for _ in range(size):
-                self._connection.execute(self._layout.upsert, self._row(*self.key()))
+                self._connection.execute(self._upsert, self._row(*self.key()))
             self._connection.execute("COMMIT")
             self._checkpoint.restart_if_long(self._connection)
         return groups * size
@@ -121,7 +122,7 @@ class Raw:
                 found: list[Any] = self._connection.execute(self._layout.select, row).fetchall()
                 item = unpack(found[0][0])
                 item["sequence"] += 1
-                self._connection.execute(self._layout.upsert, (*row, pack(item), _ITEM_BYTES))
+                self._connection.execute(self._upsert, (*row, pack(item), _ITEM_BYTES))
             self._connection.execute("COMMIT")
             self._checkpoint.restart_if_long(self._connection)
         return groups * size

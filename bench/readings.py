@@ -43,6 +43,10 @@ class Boards:
         """Generate request bodies."""
         return [msgspec.json.encode(self._request(readings)) for _ in range(count)]
 
+    def requests(self, count: int, readings: int) -> list[dict[str, Any]]:
+        """Generate requests before they are encoded."""
+        return [self._request(readings) for _ in range(count)]
+
     def transactions(self, count: int, readings: int, now: int) -> list[TransactionBatch]:
         """Generate the store transactions of requests."""
         return [_transactions(self._request(readings), now) for _ in range(count)]
@@ -126,7 +130,7 @@ def fill_history(path: Path, board: str, count: int, last_ms: int) -> None:
     while done < count:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
-            layout.upsert, (row for row, _ in zip(rows, range(20_000), strict=False))
+            layout.upsert_rows(1), (row for row, _ in zip(rows, range(20_000), strict=False))
         )
         connection.execute("COMMIT")
         checkpoint.restart_if_long(connection)

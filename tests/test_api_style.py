@@ -9,6 +9,9 @@ from tally.collect.api.routes import collect_api
 from tally.cricket.api.admin import AdminHandlers as CricketAdminHandlers
 from tally.cricket.api.handlers import Handlers as CricketHandlers
 from tally.cricket.api.routes import cricket_api
+from tally.devices.api.alarm_handlers import AlarmHandlers
+from tally.devices.api.fleet_handlers import FleetHandlers
+from tally.devices.api.fleet_routes import DeviceFleetHandlers
 from tally.devices.api.handlers import Handlers as DevicesHandlers
 from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
@@ -16,7 +19,8 @@ from tally.kit.endpoints import Api
 from tally.kit.openapi import document
 from tally.kit.operators import OPERATOR_SECURITY
 from tally.scoreboard.api.admin import AdminHandlers
-from tally.scoreboard.api.events import LeaderboardStream
+from tally.scoreboard.api.boards import BoardHandlers
+from tally.scoreboard.api.events import BoardStream, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers as PublicHandlers
 from tally.scoreboard.api.routes import ScoreboardHandlers, scoreboard_api
 
@@ -25,11 +29,17 @@ SCOREBOARD_HANDLERS = ScoreboardHandlers(
     object.__new__(PublicHandlers),
     object.__new__(LeaderboardStream),
     object.__new__(AdminHandlers),
+    object.__new__(BoardHandlers),
+    object.__new__(BoardStream),
 )
 APIS: tuple[Api, ...] = (
     collect_api(object.__new__(CollectHandlers)),
     cricket_api(object.__new__(CricketHandlers), object.__new__(CricketAdminHandlers)),
-    devices_api(object.__new__(DevicesHandlers), object.__new__(LifecycleHandlers)),
+    devices_api(
+        object.__new__(DevicesHandlers),
+        DeviceFleetHandlers(object.__new__(FleetHandlers), object.__new__(AlarmHandlers)),
+        object.__new__(LifecycleHandlers),
+    ),
     scoreboard_api(SCOREBOARD_HANDLERS),
 )
 DOCUMENT = document("Tally", "1", "", APIS)

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.response import Response
 
 from tally.collect.model.records import ParkedEvent
 from tally.collect.repository.table import COMMIT_COLLECT, user_pk
@@ -190,6 +192,31 @@ async def test_an_export_of_many_workouts_is_streamed(fresh_server: CollectServe
     document = msgspec.json.decode(received)
     assert [workout["activityId"] for workout in document["workouts"]] == list(range(count))
     assert (await server.patterns())["Export a user's items"]["calls"] == count // 250 + 1
+
+
+async def read_rest(response: Response) -> None:
+    while await response.body_reader.read_chunk():
+        pass
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/auth/logout"), ("DELETE", "/sessions")])
+async def test_an_export_ends_incomplete_when_its_session_ends(
+    tmp_path: Path, method: str, path: str
+) -> None:
+    """The connection is aborted, so that nobody takes the part that arrived for the whole.
+
+    The document is larger than the buffers of the connection.
+    """
+    async with open_server(tmp_path) as server:
+        ann = await server.create_user()
+        await fill(server, ann, 20_000)
+        url, cookie = f"{server.url}/account/export", f"cc_session={ann.browser.session}"
+        request = server.client.get(url).header("Cookie", cookie).streamed_read_buffer_limit(0)
+        async with request.build_streamed() as response:
+            assert await response.body_reader.read_chunk()
+            assert (await ann.browser.send(method, path)).status == 204
+            with pytest.raises(PyreqwestError):
+                await read_rest(response)
 
 
 async def test_exports_are_limited_per_person(fresh_server: CollectServer) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from tally.collect.model.records import StravaConnection, StravaTokens, TokensRevoked
 from tally.collect.repository.main import CollectRepository
 from tally.collect.service.event_application import EventApplication
+from tally.collect.service.linking import REFRESH_LEASE_SECONDS
 from tally.collect.service.webhook import WebhookDelivery
 from tally.errors import Unavailable
 from tally.kit.clock import ManualClock
@@ -113,6 +114,42 @@ async def test_rotated_tokens_survive_a_store_that_fails_for_a_moment(
         while not refresh.done():
             await clock.advance(1)
         assert await refresh == "access"
+        stored = await connection_of(harness, user_id)
+        text = ENCRYPTOR.decrypt(stored.encrypted_tokens, f"{user_id} {athlete_id}")
+        assert msgspec.json.decode(text)[1] == "refresh'"
+
+
+@dataclass
+class RotatingStrava(FakeStrava):
+    """Accepts a refresh token once, like Strava."""
+
+    used: set[str] = field(default_factory=set)
+
+    async def refresh(self, refresh_token: str) -> StravaTokens:
+        if refresh_token in self.used:
+            raise TokensRevoked
+        self.used.add(refresh_token)
+        return await super().refresh(refresh_token)
+
+
+async def test_rotated_tokens_survive_a_store_that_fails_for_longer(
+    engine: Engine, clock: ManualClock
+) -> None:
+    """The next refresh stores them. Strava would reject the old refresh token that is stored."""
+    strava = RotatingStrava({1: activity(1, 1000)})
+    async with open_worker(engine, clock, strava) as harness:
+        user_id, athlete_id = await create_linked_user(harness)
+        failures = [Unavailable("The store is unavailable", retry_after=1) for _ in range(200)]
+        repository = FailingRepository(harness.services.repository.store, failures)
+        linking = replace(harness.linking, repository=repository)
+        connection = await connection_of(harness, user_id)
+        refresh = asyncio.create_task(linking.access_token(connection))
+        while not refresh.done():
+            await clock.advance(1)
+        assert isinstance(refresh.exception(), Unavailable)
+        failures.clear()
+        await clock.advance(REFRESH_LEASE_SECONDS)
+        assert await linking.access_token(await connection_of(harness, user_id)) == "access"
         stored = await connection_of(harness, user_id)
         text = ENCRYPTOR.decrypt(stored.encrypted_tokens, f"{user_id} {athlete_id}")
         assert msgspec.json.decode(text)[1] == "refresh'"

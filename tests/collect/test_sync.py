@@ -3,18 +3,22 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from tally.collect.model.sync import LIST_PAGE_SIZE
+from tally.collect.service.sync_pages import MAX_HIDDEN_PAGES
 from tally.collect.service.sync_worker import DAY_SECONDS, GAP_SECONDS, LEASE_SECONDS
 from tally.collect.service.webhook import WebhookService
 from tally.errors import Unavailable
 from tally.kit.clock import rfc3339
 from tally.sim.fault_injection import InjectedFault
+from tally.sim.strava.core import Consent
 from tally.sim.strava.rate_limits import RateLimit
 from tally.store.api import BatchWrite
-from tests.collect.server_harness import CollectServer, LinkedUser, assert_error
+from tests.collect.server_harness import CollectServer, LinkedUser, assert_error, open_server
 from tests.collect.sync_harness import (
     LIST_PATH,
     interrupted_worker,
@@ -98,6 +102,30 @@ async def test_more_activities_of_one_second_than_a_page_has_are_synced(
     await run_syncs(server)
     assert len(await stored_workouts(user)) == 503
     assert await stored_workouts(user) == strava_workouts(server, user)
+
+
+async def test_private_activities_do_not_end_a_sync_that_may_not_read_them(
+    tmp_path: Path,
+) -> None:
+    """Strava returns empty pages in their place, between those of public activities."""
+    async with open_server(tmp_path) as server:
+        user = await synced_user(server)
+        server.strava.auto_approve = Consent(user.athlete_id)
+        consent = (await user.browser.get("/strava/connect")).header("location") or ""
+        narrowed = await user.browser.get(consent.replace("activity%3Aread_all", "activity%3Aread"))
+        assert (await user.browser.follow(narrowed, server.strava.url)).status == 303
+        lose_events(server)
+        first, pages = days_ago(server, 20), MAX_HIDDEN_PAGES + 2
+        for number in range(pages * LIST_PAGE_SIZE):
+            is_private = LIST_PAGE_SIZE <= number < (pages - 1) * LIST_PAGE_SIZE
+            server.strava.record(user.athlete_id, start=first + 60 * number, private=is_private)
+        async with asyncio.timeout(120):
+            while (await strava_status(user))["isSyncing"]:
+                await run_syncs(server)
+                server.skip_time(
+                    LEASE_SECONDS
+                )  # a slow service may make a page fail, which is retried
+        assert len(await stored_workouts(user)) == 2 * LIST_PAGE_SIZE
 
 
 async def test_a_list_that_repeats_its_first_page_ends(fresh_server: CollectServer) -> None:

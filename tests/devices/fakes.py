@@ -110,7 +110,7 @@ class UnreliableServer:
     async def _ingest(self, content: Json) -> Json | None:
         try:
             receipt = await self._ingestion.ingest(
-                *requests.parse_data(msgspec.json.encode(content))
+                *requests.parse_upload(msgspec.json.encode(content))[:2]
             )
         except Unavailable:
             return None

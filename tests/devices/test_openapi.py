@@ -14,7 +14,15 @@ import pytest
 from schemathesis import GenerationMode
 
 from tally.kit.clock import SystemClock
-from tests.devices.harness import ADMIN, FIRST_MS, Board, Json, make_settings, open_server
+from tests.devices.harness import (
+    ADMIN,
+    FIRST_MS,
+    Board,
+    DevicesServer,
+    Json,
+    make_settings,
+    open_server,
+)
 from tests.openapi import Document, check_examples
 
 EXAMPLES = 40
@@ -34,6 +42,11 @@ class ValidRequest:
 
 
 BOARD = Board()
+GROUP = "documented"
+RULE: Json = {
+    "name": "too humid",
+    "condition": {"kind": "threshold", "sensor": "x", "comparison": "above", "limit": 1},
+}
 SPAN = {"from": FIRST_MS, "to": FIRST_MS + 86_400_000}
 OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ("GET", "/health"): ValidRequest(),
@@ -60,6 +73,25 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ("GET", "/devices/{hardware_id}/series"): ValidRequest({**SPAN, "sensor": "humidity_pct"}),
     ("GET", "/devices/{hardware_id}/export"): ValidRequest({"format": "ndjson"}),
     ("GET", "/devices/{hardware_id}/stream"): ValidRequest(fuzz_known=False),
+    ("PUT", "/devices/{hardware_id}/desired-state"): ValidRequest(body={"state": {"a": 1}}),
+    ("GET", "/devices/{hardware_id}/desired-state"): ValidRequest(),
+    ("GET", "/sensors"): ValidRequest(),
+    ("GET", "/sensors/{sensor}"): ValidRequest(),
+    ("PUT", "/sensors/{sensor}"): ValidRequest(body={"unit": "°C", "precision": 2}),
+    ("DELETE", "/sensors/{sensor}"): ValidRequest(status=204),
+    ("GET", "/fleet/latest"): ValidRequest({"limit": 3}),
+    ("GET", "/fleet/series"): ValidRequest({**SPAN, "group": GROUP, "sensor": "humidity_pct"}),
+    ("GET", "/fleet/export"): ValidRequest({"group": GROUP, "units": True}),
+    ("GET", "/fleet/metrics"): ValidRequest({"group": GROUP}),
+    ("GET", "/alarms"): ValidRequest({"state": "open"}),
+    ("GET", "/alarms/stream"): ValidRequest(fuzz_known=False),
+    ("GET", "/alarms/{alarm_id}"): ValidRequest(),
+    ("POST", "/alarms/{alarm_id}/acknowledge"): ValidRequest(),
+    ("POST", "/alarm-rules"): ValidRequest(body=RULE, status=201),
+    ("GET", "/alarm-rules"): ValidRequest(),
+    ("GET", "/alarm-rules/{rule_id}"): ValidRequest(),
+    ("PUT", "/alarm-rules/{rule_id}"): ValidRequest(body=RULE),
+    ("DELETE", "/alarm-rules/{rule_id}"): ValidRequest(status=204),
 }
 
 
@@ -70,12 +102,18 @@ class Documented:
     document: Document
     key: str
     key_id: str
+    # Of the rule and its alarm.
+    rule_id: str
+    alarm_id: str
     deletion_id: str
 
     def known(self, path: str) -> dict[str, str]:
         known = {
             "hardware_id": BOARD.hardware_id,
             "key_id": self.key_id,
+            "sensor": "bme280_temp_c",
+            "rule_id": self.rule_id,
+            "alarm_id": self.alarm_id,
             "deletion_id": self.deletion_id,
         }
         return {name: value for name, value in known.items() if f"{{{name}}}" in path}
@@ -93,11 +131,27 @@ async def documented(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
         current = BOARD.reading(5, timestamp_ms=SystemClock().milliseconds())
         await server.store_readings(BOARD, [*BOARD.readings(5), current], key)
         spare = (await server.operator_request("/api-keys", "POST", {})).json["key_id"]
+        device = f"/devices/{BOARD.hardware_id}"
+        await server.operator_request(device, "PATCH", {"group": GROUP})
+        await server.operator_request(f"{device}/desired-state", "PUT", {"state": {}})
         path = f"/devices/{BOARD.hardware_id}/readings?from=0&to=1"
         deletion = (await server.operator_request(path, "DELETE")).json["deletion_id"]
+        rule_id, alarm_id = await raise_alarm(server, key)
         response = await server.client.get(f"{server.url}/openapi.json").build().send()
         document = Document.read(server.url, "devices", "/devices", await response.json())
-        yield Documented(document, key, spare, deletion)
+        yield Documented(document, key, spare, rule_id, alarm_id, deletion)
+
+
+async def raise_alarm(server: DevicesServer, key: str) -> tuple[str, str]:
+    """Return the ids of a rule and of its alarm."""
+    rule_id = (await server.operator_request("/alarm-rules", "POST", RULE)).json["rule_id"]
+    now = SystemClock().milliseconds()
+    reading = BOARD.reading(50_000_000, timestamp_ms=now, sensors={"x": 2})
+    await server.store_readings(BOARD, [reading], key)
+    async with asyncio.timeout(60):
+        while not (found := (await server.get_json("/alarms"))["items"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return rule_id, found[0]["alarm_id"]
 
 
 def test_the_tests_cover_every_route(documented: Documented) -> None:
@@ -132,6 +186,16 @@ CODES = {
     "unsupported_media",
     "rate_limit_exceeded",
     "too_many_streams",
+    "alarm_cleared",
+    "alarm_not_found",
+    "alarm_rule_not_found",
+    "conflict",
+    "desired_state_not_found",
+    "group_not_found",
+    "sensor_not_found",
+    "too_many_alarm_rules",
+    "too_many_sensors",
+    "version_conflict",
     "unavailable",
 }
 
@@ -178,7 +242,7 @@ async def test_generated_requests_get_documented_responses(
     known = (
         documented.known(path) if valid.fuzz_known else (UNKNOWN if "{hardware_id}" in path else {})
     )
-    if "key_id" in known:
+    if {"key_id", "rule_id"} & known.keys():
         known = {}
     await asyncio.to_thread(check, known=known)
     if known and mode is GenerationMode.POSITIVE and valid.fuzz_known:

@@ -13,6 +13,7 @@ from tally.store.api import Put
 from tally.store.report import PatternRow
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
+from tests.devices.fleet_calls import call_fleet_routes
 from tests.devices.harness import (
     ADMIN,
     DAY_MS,
@@ -87,23 +88,14 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
-    assert len(printed) == 46
+    assert len(printed) == 75
     check_descriptions("devices", printed)
 
 
-async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
-    """Send a request to every route; return the routes that responded."""
-    await wait_until_built(server)  # so that the stream delivers every reading
-    key = await server.new_key()
-    board = Board()
+def plain_requests(board: Board, key_id: str) -> list[tuple[str, str, str, Json | None]]:
+    """Return method, route, path and body of requests in their order."""
     device = f"/devices/{board.hardware_id}"
-    headers = {
-        "X-API-Key": key,
-        "Authorization": f"Bearer {ADMIN}",
-        "Content-Type": "application/json",
-    }
-    key_id = (await server.get_json("/api-keys"))["items"][0]["key_id"]
-    requests: list[tuple[str, str, str, Json | None]] = [
+    return [
         ("GET", "/health", "/health", None),
         ("POST", "/register", "/register", board.registration()),
         ("POST", "/data", "/data", board.data(*board.readings(3))),
@@ -131,9 +123,23 @@ async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
         ("POST", "/api-keys", "/api-keys", {"group": "greenhouse"}),
         ("GET", "/deletions", "/deletions", None),
     ]
+
+
+async def call_all_routes(server: DevicesServer) -> set[tuple[str, str]]:
+    """Send a request to every route; return the routes that responded."""
+    await wait_until_built(server)  # so that the stream delivers every reading
+    key = await server.new_key()
+    board = Board()
+    device = f"/devices/{board.hardware_id}"
+    headers = {
+        "X-API-Key": key,
+        "Authorization": f"Bearer {ADMIN}",
+        "Content-Type": "application/json",
+    }
+    key_id = (await server.get_json("/api-keys"))["items"][0]["key_id"]
     responded = set()
     group_key = ""
-    for method, route, path, content in requests:
+    for method, route, path, content in plain_requests(board, key_id):
         response = await server.send(
             method, path, None if content is None else msgspec.json.encode(content), headers
         )
@@ -214,6 +220,7 @@ async def test_every_declared_pattern_is_used(store_target: StoreTarget) -> None
     settings = await store_target.new_settings(devices_retention_days=31)
     async with open_server(settings) as server:
         responded = await call_all_routes(server)
+        responded |= await call_fleet_routes(server, Board(), await server.new_key())
         [api] = [api for api in server.application.apis if api.name == "devices"]
         assert responded == {(operation.method, operation.path) for operation in api.endpoints}
         check_usage(await server.patterns())

@@ -27,13 +27,16 @@ def attributes(**fields: tuple[str, bool]) -> dict[str, Any]:
     return {name: {"type": kind, "required": required} for name, (kind, required) in fields.items()}
 
 
-# The tables of the seed; key attributes are listed only as keys. Additions are optional
-# attributes, which the rules of the seed allow.
+# The tables of the seed; key attributes are listed only as keys. Additions are optional attributes
+# and the index `by_group`, which the rules of the seed allow.
 SEED: dict[str, dict[str, Any]] = {
     "devices": {
         "version": "1.0.0",
         "partition": key("hardware_id"),
-        "indexes": {"gsi1": index("gsi1pk", "gsi1sk")},
+        "indexes": {
+            "gsi1": index("gsi1pk", "gsi1sk"),
+            "by_group": index("group", "hardware_id") | {"projection": "KEYS_ONLY"},
+        },
         "attributes": attributes(
             confirmation_id=("S", REQUIRED),
             capabilities=("M", REQUIRED),
@@ -42,6 +45,8 @@ SEED: dict[str, dict[str, Any]] = {
             last_boot_id=("S", REQUIRED),
             firmware_version=("S", REQUIRED),
             friendly_name=("S", OPTIONAL),
+            group=("S", OPTIONAL),
+            tags=("L", OPTIONAL),
             is_registered=("BOOL", OPTIONAL),
             clock_offset_ms=("N", OPTIONAL),
             gsi1pk=("S", REQUIRED),
@@ -108,6 +113,11 @@ def test_the_code_matches_the_lock_file() -> None:
     own = {table.name for table in TABLES if not table.name.startswith("tally-")}
     assert own == set(SEED) | {
         "device_rollups",
+        "device_sensors",
+        "device_desired_states",
+        "device_alarm_rules",
+        "device_alarm_boards",
+        "device_alarms",
         "device_rate_limits",
         "device_claims",
         "device_deletions",

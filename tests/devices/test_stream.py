@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,9 +36,16 @@ class Subscriber:
         return [json.loads(event["data"]) for event in events]
 
 
-@asynccontextmanager
-async def subscribe(
+def subscribe(
     server: DevicesServer, board: Board, last_event_id: str = "", token: str = ADMIN
+) -> AbstractAsyncContextManager[Subscriber]:
+    path = f"/devices/devices/{board.hardware_id}/stream"
+    return open_stream(server, path, last_event_id, token)
+
+
+@asynccontextmanager
+async def open_stream(
+    server: DevicesServer, path: str, last_event_id: str = "", token: str = ADMIN
 ) -> AsyncIterator[Subscriber]:
     address = urlsplit(server.url)
     connection = socket.create_connection((address.hostname, address.port))
@@ -46,10 +53,7 @@ async def subscribe(
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**24)
     last = f"Last-Event-ID: {last_event_id}\r\n" if last_event_id else ""
-    head = (
-        f"GET /devices/devices/{board.hardware_id}/stream HTTP/1.1\r\nHost: localhost\r\n"
-        f"Authorization: Bearer {token}\r\n{last}\r\n"
-    )
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{last}\r\n"
     writer.write(head.encode())
     response = (await reader.readuntil(b"\r\n\r\n")).decode()
     assert "HTTP/1.1 200 OK" in response

@@ -6,14 +6,13 @@ from tally.kit.log_file import FILE_NAME, PREVIOUS_SUFFIX, LogFile
 
 
 def test_lines_are_appended_to_a_private_file(tmp_path: Path) -> None:
+    data = tmp_path / "data"
     for text in ("one\n", "two\n"):
-        with LogFile(tmp_path / "data") as log:
+        with LogFile(data) as log:
             log.write(text)
-    assert log.path.read_text() == "one\ntwo\n"
-    assert (log.path.stat().st_mode & 0o777, log.path.parent.stat().st_mode & 0o777) == (
-        0o600,
-        0o700,
-    )
+    assert (data / FILE_NAME).read_text() == "one\ntwo\n"
+    assert (data / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert data.stat().st_mode & 0o777 == 0o700
 
 
 def test_warnings_and_errors_are_counted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tally.sim.boards.devices_client import BatchReceipt, BoardRejection
 from tally.sim.boards.sensors import DAY_MS, SENSOR_NAMES, GreenhouseSensors
 from tally.sim.fault_injection import InjectedFault
 from tally.sim.http_client import ServerRejection
-from tests.sim.devices_harness import DevicesHarness, run_devices_server
+from tests.sim.devices_harness import ADMIN_TOKEN, DevicesHarness, run_devices_server
 
 DATA = "/devices/data"
 PATIENT = RetryPolicy(attempts=50, base=0.5, cap=60, deadline=1e6)
@@ -397,3 +397,31 @@ async def try_deliver(board: VirtualBoard, *, twice: bool) -> None:
             outcome, Unavailable | RateLimited | ServerRejection
         ):
             raise outcome
+
+
+async def test_a_board_applies_its_desired_state_and_reports_it(harness: DevicesHarness) -> None:
+    """Also after a restart; an interval out of range is ignored."""
+    board = harness.board()
+    await board.register()
+    url = f"{harness.url}/devices/{board.hardware_id}/desired-state"
+
+    async def put(state: dict[str, object]) -> None:
+        request = harness.client.put(url).bearer_auth(ADMIN_TOKEN.reveal())
+        assert (await request.body_json({"state": state}).build().send()).status == 200
+
+    async def reported() -> int:
+        response = await harness.client.get(url).bearer_auth(ADMIN_TOKEN.reveal()).build().send()
+        version: int = (await response.json())["reported_version"]
+        return version
+
+    await put({"interval_s": 60})
+    board.measure()
+    await board.deliver()
+    assert (board.applied.version, board.interval(300)) == (1, 60)
+    board.boot()
+    board.measure()
+    await board.deliver()
+    assert (await reported(), board.interval(300)) == (1, 60)
+    await put({"interval_s": -1})
+    await board.register()
+    assert (board.applied.version, board.interval(300)) == (2, 300)

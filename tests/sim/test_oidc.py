@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import jwt
@@ -467,10 +467,13 @@ async def test_response_can_be_dropped_after_processing(
 async def test_delete_user_with_access_token(
     issuer: OidcSimulator, browser: Browser, http: Client
 ) -> None:
-    """It works once and revokes refresh tokens."""
-    _, tokens = await exchange(issuer, http, code=await log_in_for_code(issuer, browser, "Eve Ng"))
+    """It works once and revokes refresh tokens. The token needs the scope, as at Cognito."""
+    scope = "openid aws.cognito.signin.user.admin"
+    code = await log_in_for_code(issuer, browser, "Eve Ng", scope=scope)
+    _, tokens = await exchange(issuer, http, code=code)
+    _, narrow = await exchange(issuer, http, code=await log_in_for_code(issuer, browser, "Eve Ng"))
 
-    async def delete() -> tuple[int, Any]:
+    async def delete(tokens: Mapping[str, str]) -> tuple[int, Any]:
         asking = http.post(f"{issuer.url}/").header(
             "x-amz-target", "AWSCognitoIdentityProviderService.DeleteUser"
         )
@@ -478,9 +481,12 @@ async def test_delete_user_with_access_token(
             await asking.body_json({"AccessToken": tokens["access_token"]}).build().send()
         )
 
-    assert (await delete())[0] == 200
+    status, response = await delete(narrow)
+    assert (status, response["__type"]) == (400, "NotAuthorizedException")
+    assert "scopes" in response["message"]
+    assert (await delete(tokens))[0] == 200
     assert issuer.users.find("Eve Ng") is None
-    status, response = await delete()
+    status, response = await delete(tokens)
     assert (status, response["__type"]) == (400, "NotAuthorizedException")
     renewing = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     assert (await exchange(issuer, http, **renewing))[0] == 400

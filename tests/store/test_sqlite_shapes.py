@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.store.api import Get, Put, Scan, Transaction, Update
-from tally.store.errors import StorageUnwritable
+from tally.store.errors import InvalidRequest, StorageUnwritable
 from tally.store.expressions import F
 from tally.store.schema import N, S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.sqlite.compiled_shape import CompiledShape, Shape
 from tally.store.sqlite.shapes import MAX_SHAPES, describe_shape
-from tally.store.values import Item
+from tally.store.values import Item, measure_item
 from tests.faults.audit import audit
 from tests.store.strategies import items
 from tests.store.tables import all_items, embedded
@@ -177,6 +177,37 @@ async def test_any_items_are_read_as_written(
     assert len(found) == count
 
 
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        log(1, values={"a": 1.5}),
+        log(1, values={"a": Decimal("NaN")}),
+        log(1, values={"a": "\ud800"}),
+        log(1, values={"a": [object()]}),
+        log(1, values={"a": "x" * 400 * 1024}),
+        {**log(1, values={"a": 1}), "n": 10**130},
+        {**log(1, values={"a": 1}), "n": float("inf")},
+        {**log(1, values={"a": 1}), "device": ""},
+        {**log(1, values={"a": 1}), "device": 7},
+        {**log(1, values={"a": 1}), "device": "d" * 2_049},
+        {**log(1, values={"a": 1}), "at": "ä" * 513},
+    ],
+)
+async def test_an_invalid_item_is_rejected_as_before_its_shape_was_learned(
+    engine: SqliteEngine, invalid: Item
+) -> None:
+    with pytest.raises(InvalidRequest) as expected:
+        await engine.put(Put(LOGS, invalid))
+    await put_all(engine, LOGS, [log(number, values={"a": 1}) for number in range(20)])
+    assert count_shapes(engine)
+    with pytest.raises(InvalidRequest) as rejected:
+        await engine.put(Put(LOGS, invalid))
+    assert (type(rejected.value), str(rejected.value)) == (
+        type(expected.value),
+        str(expected.value),
+    )
+
+
 @given(st.data())
 def test_a_compiled_shape_restores_what_it_reads(data: st.DataObject) -> None:
     names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
@@ -187,8 +218,10 @@ def test_a_compiled_shape_restores_what_it_reads(data: st.DataObject) -> None:
     shape = describe_shape(item, texts, frozenset(("pk", "sk")))
     compiled = CompiledShape(7, shape, (("pk", 0), ("sk", 1)))
 
-    values = compiled.values(item, texts)
-    assert values is not None
+    found = compiled.read(item)
+    assert found is not None
+    values, size = found
+    assert size == measure_item(item)
     restored = compiled.compile_restorer()(values, (texts[0].encode(), texts[1].encode()))
     assert restored == item
     assert [*restored] == [*item]

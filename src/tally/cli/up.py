@@ -1,7 +1,7 @@
 """`tally up`: starts the demo."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO, cast
 
 import typer
 
@@ -48,6 +48,6 @@ def up(
         if sys.stderr.isatty() and not logs:
             # Log lines would tear the table of URLs apart.
             log_file = LogFile(settings.data_dir)
-            configure(settings, SystemClock(), log_file)
+            configure(settings, SystemClock(), cast(TextIO, log_file))
         running = Up(settings, with_simulators=sim, log_file=log_file)
         run_until_stopped(lambda stop: running.run(listening, stop))

@@ -21,6 +21,8 @@ from tally.settings import Secret
 
 SERVICE: Final = "The OIDC provider"
 SCOPE: Final = "openid email"
+# Cognito deletes a user only with an access token that has this scope.
+DELETE_SCOPE: Final = "aws.cognito.signin.user.admin"
 DISCOVERY_CACHE_SECONDS: Final = 3600.0
 MAX_EMAIL_LENGTH: Final = 320
 DELETE_TARGET: Final = "AWSCognitoIdentityProviderService.DeleteUser"
@@ -70,7 +72,7 @@ class OidcGateway:
             "response_type": "code",
             "client_id": self._client_id,
             "redirect_uri": redirect_uri,
-            "scope": SCOPE,
+            "scope": SCOPE if self._delete_url is None else f"{SCOPE} {DELETE_SCOPE}",
             "state": state,
             "nonce": nonce,
             "code_challenge": challenge,

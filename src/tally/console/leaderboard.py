@@ -6,7 +6,7 @@ from typing import Final
 
 from nicegui import ui
 
-from tally.console.shell import Region, card, empty_state
+from tally.console.shell import Region, card, empty_state, link_to
 from tally.errors import TallyError
 from tally.scoreboard.model.scores import Standing
 from tally.scoreboard.wiring import Scoreboard
@@ -97,12 +97,13 @@ class LeaderboardView:
         page = await self.scoreboard.services.accounts.history(user_id, MAX_EVENTS)
         self.history.clear()
         with self.history:
+            link_to(ui.label("Open the player's page"), f"/scoreboard/players/{user_id}")
             if not page.events:
                 empty_state("No games yet.")
             for event in page.events:
                 with ui.row().classes("gap-3 tally-numbers"):
                     ui.label(f"{event.created_at:%H:%M:%S} UTC").classes("tally-quiet")
-                    ui.label(f"+{event.score_delta}").classes("text-positive text-weight-medium")
+                    ui.label(f"{event.score_delta:+}").classes("text-positive text-weight-medium")
                     ui.label(f"to {event.score_after:,}, {event.action_id.split('-')[0]}")
 
 

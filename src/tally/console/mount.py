@@ -15,6 +15,7 @@ from nicegui.storage import Storage
 from starlette.routing import Mount
 
 from tally.console.access import AccessMiddleware, respond_not_found
+from tally.console.boards import add_board_pages
 from tally.console.collect import add_collect_pages
 from tally.console.context import ConsoleContext
 from tally.console.cricket import add_cricket_pages
@@ -25,6 +26,7 @@ from tally.console.home import add_home_pages
 from tally.console.login import LoginPage
 from tally.console.open_pages import OpenPages
 from tally.console.page_owners import bind_pages_to_sessions
+from tally.console.players import add_player_pages
 from tally.console.protection import ProtectionMiddleware, add_nonces
 from tally.console.scoreboard import add_scoreboard_pages
 from tally.console.shell import Shell
@@ -71,6 +73,8 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_cricket_pages,
         add_collect_pages,
         add_scoreboard_pages,
+        add_board_pages,
+        add_player_pages,
         add_devices_pages,
         add_data_pages,
     ):

@@ -9,20 +9,31 @@ from typing import Final
 from prometheus_client import Gauge
 
 from tally.dependencies import Dependencies
+from tally.devices.api.alarm_events import AlarmStreams
+from tally.devices.api.alarm_handlers import AlarmHandlers
 from tally.devices.api.auth import DevicesAuth
 from tally.devices.api.events import ReadingStreams
+from tally.devices.api.fleet_handlers import FleetHandlers
+from tally.devices.api.fleet_routes import DeviceFleetHandlers
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.routes import devices_api
 from tally.devices.api.webhooks import reading_source
 from tally.devices.jobs import devices_jobs
+from tally.devices.repository.alarm_rules import AlarmRuleRepository
+from tally.devices.repository.alarms import AlarmLog, AlarmRepository, changed_alarm
 from tally.devices.repository.deletions import DeviceDeletionRepository
+from tally.devices.repository.desired_states import DesiredStateRepository
 from tally.devices.repository.devices import DeviceRepository
+from tally.devices.repository.groups import GroupRepository
 from tally.devices.repository.keys import ApiKeyRepository
 from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.rate_limits import RateLimitRepository
 from tally.devices.repository.readings import ReadingLog, ReadingRepository, inserted_reading
 from tally.devices.repository.rollups import RollupRepository
+from tally.devices.repository.sensors import SensorRepository
+from tally.devices.service.alarm_consumer import AlarmEvaluator, AlarmStores
+from tally.devices.service.alarms import AlarmService
 from tally.devices.service.charts import ChartService
 from tally.devices.service.claims import (
     ADDRESS_BURST,
@@ -32,11 +43,14 @@ from tally.devices.service.claims import (
     ClaimService,
 )
 from tally.devices.service.deletions import DeviceDeletions, DeviceDeletionWorker
+from tally.devices.service.desired_states import VERSION_CACHE_SECONDS, DesiredStateService
 from tally.devices.service.devices import (
     LAST_SEEN_INTERVAL,
     NAME_CACHE_SECONDS,
     FleetService,
 )
+from tally.devices.service.fleet_queries import FleetQueries
+from tally.devices.service.groups import GroupService
 from tally.devices.service.history import ReadingHistory
 from tally.devices.service.ingestion import IngestionService
 from tally.devices.service.key_scopes import GROUP_CACHE_SECONDS, KeyScopes
@@ -44,7 +58,8 @@ from tally.devices.service.keys import KEY_CACHE_SECONDS, LAST_USED_INTERVAL, Ap
 from tally.devices.service.rate_limits import SharedRateLimiter
 from tally.devices.service.rollup_builder import RollupBuilder
 from tally.devices.service.rollups import RollupConsumer
-from tally.devices.service.services import DevicesServices, LifecycleServices
+from tally.devices.service.sensors import SENSOR_CACHE_SECONDS, SensorService
+from tally.devices.service.services import DevicesServices, FleetServices, LifecycleServices
 from tally.instance.repository.consumers import ConsumerLocks, ConsumerRepository
 from tally.instance.webhooks.sources import WebhookSource
 from tally.kit.backend import Probe
@@ -63,6 +78,12 @@ REPOSITORIES: Final = (
     MeasurementRepository,
     RollupRepository,
     ApiKeyRepository,
+    GroupRepository,
+    SensorRepository,
+    DesiredStateRepository,
+    AlarmRuleRepository,
+    AlarmRepository,
+    AlarmLog,
     RateLimitRepository,
     DeviceDeletionRepository,
 )
@@ -99,9 +120,15 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
         ),
         operators=dependencies.operators,
     )
+    fleet = DeviceFleetHandlers(
+        FleetHandlers(services, dependencies.cursors), _alarm_handlers(dependencies, services)
+    )
     lifecycle = LifecycleHandlers(services, dependencies.cursors)
-    api = protect(devices_api(handlers, lifecycle), dependencies.operators)
-    consuming = asyncio.create_task(rollups.consumer.run(), name="device-rollups")
+    api = protect(devices_api(handlers, fleet, lifecycle), dependencies.operators)
+    consuming = {
+        asyncio.create_task(rollups.consumer.run(), name="device-rollups"),
+        asyncio.create_task(_alarm_evaluator(dependencies).run(), name="device-alarms"),
+    }
     try:
         yield Devices(
             api,
@@ -110,7 +137,7 @@ async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
             webhook_sources=(reading_source(ReadingLog(dependencies.store), inserted_reading),),
         )
     finally:
-        await cancel_all({consuming})
+        await cancel_all(consuming)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,19 +184,67 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
         settings.devices_retention_days * 86_400,
     )
     charts = ChartService(builder.measurements, builder.rollups, repository, builder)
+    history = ReadingHistory(readings, repository, clock)
+    groups = GroupService(GroupRepository(store), devices, AlarmRuleRepository(store))
+    sensors = SensorService(
+        SensorRepository(store), TTLCache(clock, SENSOR_CACHE_SECONDS, max_entries=1)
+    )
+    fleet = FleetServices(
+        sensors,
+        groups,
+        DesiredStateService(
+            DesiredStateRepository(store),
+            repository,
+            clock,
+            TTLCache(clock, VERSION_CACHE_SECONDS, MAX_CACHED),
+        ),
+        FleetQueries(devices, groups, GroupRepository(store), history, charts),
+        AlarmService(
+            AlarmRuleRepository(store),
+            AlarmRepository(store),
+            builder.measurements,
+            sensors,
+            clock,
+        ),
+    )
     keys = _keys(dependencies)
     return DevicesServices(
         keys,
         devices,
         ingestion,
-        ReadingHistory(readings, repository, clock),
+        history,
         charts,
+        fleet,
         KeyScopes(repository, TTLCache(clock, GROUP_CACHE_SECONDS, MAX_CACHED)),
         LifecycleServices(
             _claims(dependencies, keys),
             DeviceDeletions(DeviceDeletionRepository(store), repository, clock),
         ),
     )
+
+
+def _alarm_handlers(dependencies: Dependencies, services: DevicesServices) -> AlarmHandlers:
+    hub, clock = dependencies.hub, dependencies.clock
+    return AlarmHandlers(
+        alarms=services.fleet.alarms,
+        cursors=dependencies.cursors,
+        hub=hub,
+        streams=dependencies.streams,
+        events=AlarmStreams(AlarmLog(dependencies.store), changed_alarm, hub, clock),
+        operators=dependencies.operators,
+    )
+
+
+def _alarm_evaluator(dependencies: Dependencies) -> AlarmEvaluator:
+    store, system_clock = dependencies.store, SystemClock()
+    stores = AlarmStores(
+        rules=AlarmRuleRepository(store),
+        alarms=AlarmRepository(store),
+        groups=GroupRepository(store),
+        measurements=MeasurementRepository(store),
+    )
+    locks = ConsumerLocks(ConsumerRepository(store), system_clock, new_uuid())
+    return AlarmEvaluator(stores, dependencies.clock, locks, system_clock)
 
 
 def _claims(dependencies: Dependencies, keys: ApiKeyService) -> ClaimService:

@@ -1,5 +1,7 @@
 """The open streams of this instance: each counts for its client, and ends with its session.
 
+A long download counts as a stream too (`AbortableDownload`).
+
     owner = streams.admit(request, person=f"cricket:{user_id}", expires_at=claims["exp"])
     return streams.response(owner, EventStream(hub, topic, request, snapshot))
 
@@ -10,9 +12,10 @@ every two seconds, with one request per kind of session.
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tally.errors import Unavailable
@@ -20,7 +23,8 @@ from tally.instance.repository.streams import StreamRepository
 from tally.instance.stream_limits import StreamLimits
 from tally.kit.addresses import client_address
 from tally.kit.clock import Clock
-from tally.kit.event_stream import EventStream
+from tally.kit.event_stream import ABORT
+from tally.kit.hub import noop
 from tally.kit.jobs import Job, JobSchedule
 from tally.kit.metrics import Metrics
 from tally.settings import Settings
@@ -55,13 +59,41 @@ class StreamOwner:
     expires_at: float | None = None
 
 
+class StreamResponse(Protocol):
+    """A response that runs until it is complete or its session ends."""
+
+    def end(self) -> None:
+        """End the response, because the session of its client has ended."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+
+
+class AbortableDownload:
+    """A streamed document. `end` aborts its connection, so that the client sees it is incomplete.
+
+    A regular end would look like a complete response.
+    """
+
+    def __init__(self, response: StreamingResponse) -> None:
+        self._response = response
+        self._abort: Callable[[], object] = noop
+
+    def end(self) -> None:
+        self._abort()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._abort = scope["extensions"][ABORT]["call"]
+        await self._response(scope, receive, send)
+
+
 class OpenStreams:
     """Admits streams within the limits and ends them with their sessions."""
 
     def __init__(self, limits: StreamLimits, clock: Clock) -> None:
         self.limits = limits
         self._clock = clock
-        self._open: dict[EventStream, StreamOwner] = {}
+        self._open: dict[StreamResponse, StreamOwner] = {}
 
     def admit(
         self,
@@ -80,7 +112,7 @@ class OpenStreams:
         self.limits.check(clients)
         return StreamOwner(clients, session, expires_at)
 
-    def response(self, owner: StreamOwner, events: EventStream) -> ASGIApp:
+    def response(self, owner: StreamOwner, events: StreamResponse) -> ASGIApp:
         """Return the response that counts the stream while it is open."""
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,7 +145,7 @@ class OpenStreams:
         """Renew the lease of this instance and end the streams whose session has ended."""
         await self.limits.renew()
         now = self._clock.time_ns() / 1e9
-        sessions: dict[FindActiveSessions, dict[str, list[EventStream]]] = defaultdict(dict)
+        sessions: dict[FindActiveSessions, dict[str, list[StreamResponse]]] = defaultdict(dict)
         for events, owner in list(self._open.items()):
             if owner.expires_at is not None and owner.expires_at <= now:
                 events.end()
@@ -129,7 +161,7 @@ def _person_client(person: str) -> str:
 
 
 async def _end_inactive(
-    find_active: FindActiveSessions, streams: dict[str, list[EventStream]]
+    find_active: FindActiveSessions, streams: dict[str, list[StreamResponse]]
 ) -> None:
     try:
         active = await find_active(list(streams))

@@ -8,6 +8,7 @@ from tally.scoreboard.service.services import ScoreboardServices
 
 CATCH_UP_SECONDS: Final = 1.0
 RANKS_SECONDS: Final = 1.0
+MAIL_SECONDS: Final = 1.0
 VERIFY_SECONDS: Final = 300.0
 RETENTION_SECONDS: Final = 3600.0
 LOCK_SECONDS: Final = 30.0
@@ -34,14 +35,41 @@ RETENTION_SCHEDULE: Final = JobSchedule(
     interval=RETENTION_SECONDS,
     lock_seconds=LOCK_SECONDS,
 )
-SCHEDULES: Final = (CATCH_UP_SCHEDULE, RANKS_SCHEDULE, VERIFY_SCHEDULE, RETENTION_SCHEDULE)
+BOARDS_SCHEDULE: Final = JobSchedule(
+    name="scoreboard-boards",
+    description="Closes seasons that are over, and keeps named boards in Redis complete",
+    interval=CATCH_UP_SECONDS,
+)
+MAIL_SCHEDULE: Final = JobSchedule(
+    name="scoreboard-mail",
+    description="Sends the mails of password resets",
+    interval=MAIL_SECONDS,
+)
+VERIFY_BOARDS_SCHEDULE: Final = JobSchedule(
+    name="scoreboard-verify-boards",
+    description="Compares named boards in Redis with PostgreSQL and repairs differences",
+    interval=VERIFY_SECONDS,
+    lock_seconds=LOCK_SECONDS,
+)
+SCHEDULES: Final = (
+    CATCH_UP_SCHEDULE,
+    RANKS_SCHEDULE,
+    BOARDS_SCHEDULE,
+    MAIL_SCHEDULE,
+    VERIFY_BOARDS_SCHEDULE,
+    VERIFY_SCHEDULE,
+    RETENTION_SCHEDULE,
+)
 
 
 def scoreboard_jobs(services: ScoreboardServices, locks: Locks) -> tuple[Job, ...]:
-    """Return the jobs: the first two run in every process, the others in one at a time."""
+    """Return the jobs: the first four run in every process, the others in one at a time."""
     return (
         CATCH_UP_SCHEDULE.job(services.cache_sync.catch_up),
         RANKS_SCHEDULE.job(services.maintain_ranks),
+        BOARDS_SCHEDULE.job(services.board_maintenance.catch_up),
+        MAIL_SCHEDULE.job(services.password_resets.send_due),
+        VERIFY_BOARDS_SCHEDULE.job(services.board_maintenance.verify, locks=locks),
         VERIFY_SCHEDULE.job(services.cache_sync.verify, locks=locks),
         RETENTION_SCHEDULE.job(services.retention.run, locks=locks),
     )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from tally.dependencies import Dependencies
 from tally.embedded.postgres import open_postgres
@@ -17,10 +18,12 @@ from tally.kit.operators import protect
 from tally.kit.token_issuer import TokenIssuer
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.auth import ScoreboardAuth
-from tally.scoreboard.api.events import LeaderboardPublisher, LeaderboardStream
+from tally.scoreboard.api.boards import BoardHandlers
+from tally.scoreboard.api.events import BoardStream, LeaderboardPublisher, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.rate_limits import RequestLimits
 from tally.scoreboard.api.routes import ScoreboardHandlers, scoreboard_api
+from tally.scoreboard.board_wiring import build_boards
 from tally.scoreboard.jobs import scoreboard_jobs
 from tally.scoreboard.repository.accounts import AccountRepository
 from tally.scoreboard.repository.actions import ActionRepository
@@ -35,6 +38,7 @@ from tally.scoreboard.repository.locks import AdvisoryLocks
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import migrate
 from tally.scoreboard.repository.moderation import ModerationRepository
+from tally.scoreboard.repository.password_resets import PasswordResetRepository
 from tally.scoreboard.repository.rank_bands import RankBandRepository
 from tally.scoreboard.repository.rate_limits import RateLimitRepository
 from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
@@ -47,11 +51,14 @@ from tally.scoreboard.service.action_tokens import ActionTokens
 from tally.scoreboard.service.actions import Actions
 from tally.scoreboard.service.admission import RequestAdmission
 from tally.scoreboard.service.backlog import Backlog
+from tally.scoreboard.service.board_jobs import BoardMaintenance
+from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.moderation import Moderation
+from tally.scoreboard.service.password_resets import PasswordResets
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.rate_limits import LocalSlidingWindows, SlidingWindowLimiter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
@@ -60,6 +67,7 @@ from tally.scoreboard.service.scores import ScoreUpdates
 from tally.scoreboard.service.server_stats import ServerStats
 from tally.scoreboard.service.services import ScoreboardServices
 from tally.scoreboard.service.sessions import AUDIENCE, ISSUER, PlayerSessions
+from tally.scoreboard.smtp import SmtpMailer
 from tally.settings import Secret, Settings
 
 
@@ -87,6 +95,8 @@ class _Core:
     redis: InstrumentedRedis
     scores: ScoreRepository
     writer: LeaderboardWriter
+    broadcaster: LeaderboardBroadcaster
+    boards: Boards
 
 
 @asynccontextmanager
@@ -109,6 +119,7 @@ async def open_scoreboard(dependencies: Dependencies) -> AsyncIterator[Scoreboar
         passwords = await stack.enter_async_context(ThreadedPasswordHasher())
         services = _services(_core(dependencies, database, redis), passwords)
         await stack.enter_async_context(services.broadcaster.running())
+        await stack.enter_async_context(services.boards.seasons.broadcaster.running())
         yield Scoreboard(
             api=protect(scoreboard_api(_handlers(dependencies, services)), dependencies.operators),
             jobs=scoreboard_jobs(services, AdvisoryLocks(database)),
@@ -158,12 +169,18 @@ def _core(dependencies: Dependencies, database: Database, redis: InstrumentedRed
     writer = LeaderboardWriter(
         cache=cache,
         leaderboard=leaderboard,
-        broadcaster=broadcaster,
+        listener=broadcaster,
         backlog=backlog,
         breaker=breaker,
     )
     return _Core(
-        dependencies=dependencies, database=database, redis=redis, scores=scores, writer=writer
+        dependencies=dependencies,
+        database=database,
+        redis=redis,
+        scores=scores,
+        writer=writer,
+        broadcaster=broadcaster,
+        boards=build_boards(dependencies, database, redis, breaker),
     )
 
 
@@ -178,17 +195,18 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
     return ScoreboardServices(
         accounts=_accounts(core, passwords, sessions),
         sessions=sessions,
-        actions=Actions(ActionRepository(core.database), tokens, clock),
+        actions=Actions(ActionRepository(core.database), tokens, core.boards, clock),
         scores=ScoreUpdates(
             tokens=tokens,
             scores=core.scores,
             responses=ResponseCache(core.redis),
             writer=core.writer,
+            boards=core.boards,
             breaker=breaker,
             clock=clock,
         ),
         leaderboard=core.writer.leaderboard,
-        broadcaster=core.writer.broadcaster,
+        broadcaster=core.broadcaster,
         cache_sync=_cache_sync(core),
         rate_limiter=limiter,
         admission=RequestAdmission(windows, limiter, sessions, core.writer.leaderboard, breaker),
@@ -200,8 +218,12 @@ def _services(core: _Core, passwords: ThreadedPasswordHasher) -> ScoreboardServi
             core.scores,
             core.writer.leaderboard,
             core.writer,
+            core.boards,
             clock,
         ),
+        boards=core.boards,
+        password_resets=_password_resets(core, passwords, sessions),
+        board_maintenance=BoardMaintenance(core.boards.seasons, core.redis, breaker),
     )
 
 
@@ -220,7 +242,24 @@ def _accounts(
         ),
         sessions=sessions,
         writer=core.writer,
+        boards=core.boards,
         clock=core.dependencies.clock,
+    )
+
+
+def _password_resets(
+    core: _Core, passwords: ThreadedPasswordHasher, sessions: PlayerSessions
+) -> PasswordResets:
+    settings, url = core.dependencies.settings, core.dependencies.settings.scoreboard_smtp_url
+    return PasswordResets(
+        resets=PasswordResetRepository(core.database),
+        requests=FailedSignInRepository(core.database),
+        sessions=sessions,
+        passwords=passwords,
+        mailer=None if url is None else SmtpMailer(url, settings.scoreboard_mail_from),
+        clock=core.dependencies.clock,
+        lifetime=timedelta(minutes=settings.scoreboard_reset_minutes),
+        page_url=settings.scoreboard_reset_page,
     )
 
 
@@ -251,7 +290,7 @@ def _cache_sync(core: _Core) -> CacheSync:
         session_cache=SessionCache(core.redis),
         backlog=core.writer.backlog,
         breaker=core.writer.breaker,
-        broadcaster=core.writer.broadcaster,
+        listener=core.broadcaster,
         clock=core.dependencies.clock,
     )
 
@@ -263,6 +302,7 @@ def _retention(core: _Core) -> Retention:
         scores=core.scores,
         actions=ActionRepository(core.database),
         failed_sign_ins=FailedSignInRepository(core.database),
+        resets=PasswordResetRepository(core.database),
         clock=core.dependencies.clock,
         events_days=core.dependencies.settings.scoreboard_events_days,
     )
@@ -275,21 +315,27 @@ def _handlers(dependencies: Dependencies, services: ScoreboardServices) -> Score
             dependencies.settings.scoreboard_internal_key, "scoreboard-internal.key"
         ),
     )
+    limits = RequestLimits(services.rate_limiter, dependencies.settings)
+    stream = LeaderboardStream(
+        hub=dependencies.hub,
+        broadcaster=services.broadcaster,
+        streams=dependencies.streams,
+        auth=auth,
+    )
     return ScoreboardHandlers(
         public=Handlers(
             services=services,
             auth=auth,
-            limits=RequestLimits(services.rate_limiter, dependencies.settings),
+            limits=limits,
             cursors=dependencies.cursors,
             readiness=dependencies.readiness,
         ),
-        stream=LeaderboardStream(
-            hub=dependencies.hub,
-            broadcaster=services.broadcaster,
-            streams=dependencies.streams,
-            auth=auth,
-        ),
+        stream=stream,
         admin=AdminHandlers(services.cache_sync, services.moderation),
+        boards=BoardHandlers(
+            boards=services.boards, auth=auth, limits=limits, cursors=dependencies.cursors
+        ),
+        board_stream=BoardStream(stream, services.boards.seasons.broadcaster),
     )
 
 

@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from tally.settings.types import SECRET, SECRETS, Secret, integer, server_url, setting
+from tally.settings.types import (
+    SECRET,
+    SECRETS,
+    TEXT,
+    URL,
+    Secret,
+    integer,
+    server_url,
+    setting,
+)
 
 _GENERATED = " Default: generated at first start, in the data directory."
 _KEYS = (
@@ -95,4 +104,28 @@ class ScoreboardSettings:
         metadata=setting(
             integer(1, 1_000_000), "Completed actions per minute, for all game servers together."
         ),
+    )
+    scoreboard_smtp_url: Secret | None = field(
+        default=None,
+        metadata=setting(
+            server_url("smtp", "smtps"),
+            "URL of the mail server, with user and password if it needs them;"
+            " port 25, or 465 for smtps. Without one, passwords cannot be reset by mail.",
+        ),
+    )
+    scoreboard_mail_from: str = field(
+        default="Tally <no-reply@localhost.localdomain>",
+        metadata=setting(TEXT, "Sender of mails to players."),
+    )
+    scoreboard_reset_page: str | None = field(
+        default=None,
+        metadata=setting(
+            URL,
+            "Page of your game that resets a password; the mail links to it with #token=…"
+            " Default: the mail contains the token alone.",
+        ),
+    )
+    scoreboard_reset_minutes: int = field(
+        default=30,
+        metadata=setting(integer(1, 1440), "Lifetime of a password reset token in minutes."),
     )

@@ -166,12 +166,30 @@ def _foreign_tables(repository: type) -> list[str]:
                 problems.append(
                     f"{qualified_name} uses table {name}, which {repository.__name__} does not own"
                 )
-            elif not pattern.reads_only:
+            elif name in _written_tables(pattern):
                 problems.append(
                     f"{qualified_name} writes to table {name}, which {repository.__name__} may"
                     " only read"
                 )
     return problems
+
+
+def _written_tables(pattern: AccessPattern) -> set[str]:
+    """Return the tables that a pattern may change; a condition check changes none."""
+    if pattern.reads_only:
+        return set()
+    parts = [part for use in pattern.operation.uses for part in use.parts]
+    checked = {
+        part.table.name
+        for part in parts
+        if part.table is not None and part.name == "ConditionCheck"
+    }
+    changed = {
+        part.table.name
+        for part in parts
+        if part.table is not None and part.name != "ConditionCheck"
+    }
+    return set(pattern.table_names) - (checked - changed)
 
 
 def _undeclared_methods(repository: type) -> list[str]:

@@ -330,23 +330,24 @@ def _discarded(action: Discard, old: Any) -> Any:
 
 
 def _compute(operand: Any, item: Mapping[str, Any]) -> Any:
-    if isinstance(operand, Literal):
+    kind = type(operand)
+    if kind is Literal:
         return operand.value
-    if isinstance(operand, Path):
+    if kind is Path:
         value = resolve_path(item, operand)
         if value is MISSING:
             raise InvalidExpression(
                 f"the update refers to {operand}, which does not exist in the item"
             )
         return value
-    if isinstance(operand, IfAbsent):
+    if kind is IfAbsent:
         value, otherwise = (
             resolve_path(item, operand.path),
             _compute(operand.otherwise, item),
         )  # DynamoDB requires both to be valid
         return otherwise if value is MISSING else value
     left, right = _compute(operand.left, item), _compute(operand.right, item)
-    if isinstance(operand, Joined):
+    if kind is Joined:
         if type_of(left) != "L" or type_of(right) != "L":
             raise InvalidExpression(
                 f"list_append requires two lists, not {type_of(left)} and {type_of(right)}"

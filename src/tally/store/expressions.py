@@ -14,6 +14,7 @@ The SQLite engine fingerprints transactions by the class names in this module: r
 invalidates the client tokens of the last ten minutes.
 """
 
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
@@ -262,8 +263,7 @@ class F(_Comparable):
     __slots__ = ("path",)
 
     def __init__(self, *parts: str | int) -> None:
-        self.path = make_path(*parts)
-        super().__init__(self.path)
+        self.path = self.operand = make_path(*parts)
 
     def exists(self) -> Exists:
         """The field exists, even as NULL."""
@@ -357,22 +357,30 @@ def make_path(*parts: str | int) -> Path:
 
 def operand(value: Any) -> Operand:
     """Convert a value to an operand of a comparison."""
+    if type(value) in _CONSTANTS:
+        return Literal(value)
     if isinstance(value, _Comparable):
         return value.operand
-    if isinstance(value, Condition | Action | Sum | IfAbsent | Joined):
+    if isinstance(value, (Condition, Action, Sum, IfAbsent, Joined)):
         raise InvalidExpression(f"a {type(value).__name__} cannot be compared")
     return Literal(value)
 
 
 def update_operand(value: Any) -> UpdateOperand:
     """Convert a value to the right side of a `set`."""
+    if type(value) in _CONSTANTS:
+        return Literal(value)
     if isinstance(value, F):
         return value.path
-    if isinstance(value, Path | Literal | Sum | IfAbsent | Joined):
+    if isinstance(value, (Path, Literal, Sum, IfAbsent, Joined)):
         return value
-    if isinstance(value, Condition | Action | _Comparable):
+    if isinstance(value, (Condition, Action, _Comparable)):
         raise InvalidExpression(f"a {type(value).__name__} cannot be stored")
     return Literal(value)
+
+
+# The most common types of values; a union in `isinstance` would be created on every call.
+_CONSTANTS = frozenset((str, int, bool, dict, list, Decimal, type(None)))
 
 
 def _condition(value: Any) -> Condition:

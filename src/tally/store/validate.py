@@ -1,8 +1,7 @@
 """Validates requests by DynamoDB's rules.
 
 Every engine calls these checks first, so all engines reject the same requests. Each `check_…`
-raises a subclass of `InvalidRequest`. `check_query` also returns the key range. An update's effect
-on the item is checked by `check_updated`, once the item is known.
+raises a subclass of `InvalidRequest`. `check_query` also returns the key range.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +24,6 @@ from tally.store.api import (
     Get,
     Put,
     Query,
-    Returns,
     Scan,
     ScanSegment,
     Transaction,
@@ -43,7 +41,6 @@ from tally.store.errors import (
 )
 from tally.store.evaluate import ORDER
 from tally.store.expressions import (
-    Action,
     And,
     BeginsWith,
     Between,
@@ -73,14 +70,14 @@ from tally.store.validate_expressions import (
 from tally.store.values import (
     Item,
     Key,
-    check_size,
-    measure_attribute,
     measure_item,
     measure_value,
     type_of,
 )
 
 _MAX_TOKEN_CHARACTERS = 36
+_WRITES = (Put, Update, Delete, Check)
+_RETURNS = ("ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW")  # the first by any write
 
 
 class KeyRange(Struct, frozen=True):
@@ -104,33 +101,31 @@ def check_get(operation: Get) -> None:
 def check_put(operation: Put) -> int:
     """Return the size of the item."""
     size = _check_item(operation.table, operation.item)
-    if operation.condition is not None:
-        check_condition(operation.condition)
-    _check_returns(operation.returns, ("NONE", "ALL_OLD"))
+    check_expressions(operation.table, operation)
     return size
 
 
-def check_update(operation: Update) -> None:
+def check_write(operation: Update | Delete | Check) -> None:
     """Require exactly the table's key and actions that do not touch the key or overlap."""
     check_key(operation.table, operation.key)
-    check_actions(operation.table, operation.actions)
-    if operation.condition is not None:
-        check_condition(operation.condition)
-    _check_returns(operation.returns, ("NONE", "ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW"))
+    check_expressions(operation.table, operation)
 
 
-def check_delete(operation: Delete) -> None:
-    """Require exactly the table's key."""
-    check_key(operation.table, operation.key)
-    if operation.condition is not None:
-        check_condition(operation.condition)
-    _check_returns(operation.returns, ("NONE", "ALL_OLD"))
-
-
-def check_check(operation: Check) -> None:
-    """Require exactly the table's key and a condition."""
-    check_key(operation.table, operation.key)
-    check_condition(operation.condition)
+def check_expressions(table: Table, write: Write) -> None:
+    """Check everything but the key or the item: actions, condition, and what the write returns."""
+    if isinstance(write, Check):
+        check_condition(write.condition)
+        return
+    if isinstance(write, Update):
+        check_actions(table, write.actions)
+    if write.condition is not None:
+        check_condition(write.condition)
+    if write.returns != "NONE":
+        allowed = _RETURNS if type(write) is Update else _RETURNS[:1]
+        if write.returns not in allowed:
+            raise InvalidRequest(
+                f"this operation may return NONE, {', '.join(allowed)}, not {write.returns}"
+            )
 
 
 def check_query(operation: Query) -> KeyRange:
@@ -195,23 +190,42 @@ def check_batch_write(operation: BatchWrite) -> list[int]:
     return sizes
 
 
-def check_transaction(operation: Transaction) -> list[int]:
-    """Require 1 to 100 writes of distinct items, 4 MB in total.
-
-    Return the sizes of the items or keys.
-    """
-    _check_count("a transaction", len(operation.writes), MAX_TRANSACTION)
-    sizes = [_check_write(write) for write in operation.writes]
-    total = sum(sizes)
-    if len({write.table.name for write in operation.writes}) < len(operation.writes):
-        check_distinct(
-            (write.table, write.item if isinstance(write, Put) else write.key)
-            for write in operation.writes
-        )
+def check_transaction(operation: Transaction) -> None:
+    """Require 1 to 100 writes of distinct items, 4 MB in total."""
+    check_transaction_form(operation)
+    total = 0
+    for write in operation.writes:
+        if isinstance(write, Put):
+            total += check_put(write)
+        else:
+            check_write(write)
+            total += measure_item(write.key)
+    check_distinct_writes(operation.writes)
     check_transaction_size(total)
+
+
+def check_transaction_form(operation: Transaction) -> None:
+    """Check everything but the writes' keys, items and expressions."""
+    _check_count("a transaction", len(operation.writes), MAX_TRANSACTION)
+    for write in operation.writes:
+        if getattr(write, "returns", "NONE") != "NONE":
+            raise InvalidRequest("a write in a transaction cannot return an item")
+        if type(write) is Update and not write.actions:
+            raise InvalidExpression("an update in a transaction must have an action")
+        if type(write) not in _WRITES:
+            kind = type(write).__name__
+            raise InvalidRequest(
+                f"a transaction may contain Put, Update, Delete and Check, not {kind}"
+            )
     if operation.token is not None:
         _check_token(operation.token)
-    return sizes
+
+
+def check_distinct_writes(writes: Iterable[Write]) -> None:
+    """Reject a transaction that writes or checks an item twice."""
+    check_distinct(
+        (write.table, write.item if isinstance(write, Put) else write.key) for write in writes
+    )
 
 
 def _check_token(token: str) -> None:
@@ -248,45 +262,10 @@ def check_distinct(contents: Iterable[tuple[Table, Key]]) -> None:
         seen.add(identity)
 
 
-def check_updated(
-    table: Table, before: Item, size: int, after: Item, actions: Iterable[Action]
-) -> int:
-    """Validate an updated item and return its size; only changed attributes are measured again."""
-    for name in {str(action.path.parts[0]) for action in actions}:
-        if name in before:
-            size -= measure_attribute(name, before[name])
-        if name in after:
-            size += measure_attribute(name, after[name])
-    check_size(size)
-    if table.by_name:
-        check_item_keys(table, after, size)
-    return size
-
-
 def _check_item(table: Table, item: Item) -> int:
     size = measure_item(item)
     check_item_keys(table, item, size)
     return size
-
-
-def _check_write(write: Write) -> int:
-    if getattr(write, "returns", "NONE") != "NONE":
-        raise InvalidRequest("a write in a transaction cannot return an item")
-    if isinstance(write, Put):
-        return check_put(write)
-    if isinstance(write, Update):
-        check_update(write)
-        if not write.actions:
-            raise InvalidExpression("an update in a transaction must have an action")
-    elif isinstance(write, Delete):
-        check_delete(write)
-    elif isinstance(write, Check):
-        check_check(write)
-    else:
-        raise InvalidRequest(
-            f"a transaction may contain Put, Update, Delete and Check, not {type(write).__name__}"
-        )
-    return measure_item(dict(write.key))
 
 
 def _check_count(what: str, count: int, limit: int) -> None:
@@ -294,11 +273,6 @@ def _check_count(what: str, count: int, limit: int) -> None:
         raise InvalidRequest(f"{what} is empty")
     if count > limit:
         raise TooManyItems(f"{what} may have at most {limit} items, not {count}")
-
-
-def _check_returns(returns: Returns, allowed: tuple[Returns, ...]) -> None:
-    if returns not in allowed:
-        raise InvalidRequest(f"this operation may return {', '.join(allowed)}, not {returns}")
 
 
 def _index(operation: Query | Scan) -> Index | None:

@@ -1,8 +1,10 @@
 """`tally serve scoreboard` in a process of its own."""
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +25,10 @@ class ServerProcess:
         """Return the resident memory."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def kill(self) -> None:
+        """Kill the process with SIGKILL."""
+        os.kill(self.pid, signal.SIGKILL)
 
 
 @asynccontextmanager
@@ -61,7 +67,8 @@ async def server_process(
         draining = asyncio.create_task(process.stderr.read())
         yield ServerProcess(url, process.pid)
     finally:
-        process.terminate()
+        with contextlib.suppress(ProcessLookupError):  # a test killed it
+            process.terminate()
         await process.wait()
         if draining is not None:
             await draining

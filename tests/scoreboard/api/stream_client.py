@@ -40,6 +40,13 @@ class StreamClient:
         update: Json = json.loads(event["data"])
         return update
 
+    async def board(self) -> Json:
+        """Return the next update of a named board."""
+        event = await self.event()
+        assert event["event"] == "board"
+        update: Json = json.loads(event["data"])
+        return update
+
     async def update_with_score(self, user_id: str, score: int) -> Json:
         """Return the first update in which the player has this score."""
         while True:
@@ -52,15 +59,16 @@ class StreamClient:
 
 
 async def connect(
-    url: str, token: str | None = None, last_event_id: str | None = None
+    url: str, token: str | None = None, last_event_id: str | None = None, board: str | None = None
 ) -> tuple[int, StreamClient]:
-    """Connect to the stream of the server at `url`; return the status and the client."""
+    """Connect to a stream of the server at `url`; return the status and the client."""
+    path = "/leaderboard/stream" if board is None else f"/boards/{board}/stream"
     parts = urlsplit(url)
     connection = socket.create_connection((parts.hostname, parts.port))
     # A small buffer, so that the server soon notices a client that does not read.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
     reader, writer = await asyncio.open_connection(sock=connection, limit=2**24)
-    lines = [f"GET {API}/leaderboard/stream HTTP/1.1", "Host: localhost"]
+    lines = [f"GET {API}{path} HTTP/1.1", "Host: localhost"]
     if token is not None:
         lines.append(f"Authorization: Bearer {token}")
     if last_event_id:
@@ -74,9 +82,9 @@ async def connect(
 
 @asynccontextmanager
 async def open_stream(
-    url: str, token: str | None = None, last_event_id: str | None = None
+    url: str, token: str | None = None, last_event_id: str | None = None, board: str | None = None
 ) -> AsyncIterator[StreamClient]:
-    status, stream = await connect(url, token, last_event_id)
+    status, stream = await connect(url, token, last_event_id, board)
     assert status == 200
     try:
         yield stream

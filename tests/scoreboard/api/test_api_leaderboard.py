@@ -119,7 +119,9 @@ async def test_a_page_shows_every_change_of_another_instance(
 
         async def swap_scores() -> None:
             """Change PostgreSQL only, so that times and numbers of players stay the same."""
-            await scores.database.value("test", "UPDATE scores SET total_score = 10 - total_score")
+            await other.scoreboard.database.value(
+                "test", "UPDATE scores SET total_score = 10 - total_score"
+            )
 
         await swap_scores()
         assert (await other.admin("POST", "/rebuild")).result == {"players": 2}

@@ -8,12 +8,17 @@ not describe.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 from schemathesis import GenerationMode
 
+from tally.kit.ids import new_uuid
+from tally.scoreboard.model.boards import BoardRules, ResetSchedule
+from tally.scoreboard.service.action_tokens import hash_token
+from tally.settings import Secret
 from tests.openapi import Document, check_examples
 from tests.scoreboard.api.harness import (
     ADMIN,
@@ -65,6 +70,14 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
         body={"current_password": PLAYER_PASSWORD, "new_password": "another long password"},
         status=204,
     ),
+    ("POST", "/auth/password/forgot"): ValidRequest(
+        body={"email": "ana@example.com"}, status=202, is_open=True
+    ),
+    ("POST", "/auth/password/reset"): ValidRequest(
+        body={"token": "RESET", "new_password": "yet another long password"},
+        status=204,
+        is_open=True,
+    ),
     ("POST", "/internal/actions/complete"): ValidRequest(
         body={
             "action_id": "level-3",
@@ -88,6 +101,15 @@ OPERATIONS: dict[tuple[str, str], ValidRequest] = {
     ),
     ("POST", "/admin/players/{user_id}/ban"): ValidRequest(status=204),
     ("POST", "/admin/players/{user_id}/unban"): ValidRequest(status=204),
+    ("POST", "/admin/boards"): ValidRequest(
+        body={"id": "monthly", "name": "Monthly", "reset": {"cron": "0 0 1 * *"}}, status=201
+    ),
+    ("GET", "/boards"): ValidRequest({"limit": 3}, is_open=True),
+    ("GET", "/boards/{board_id}"): ValidRequest({"limit": 3, "offset": 1}, is_open=True),
+    ("GET", "/boards/{board_id}/me"): ValidRequest(),
+    ("GET", "/boards/{board_id}/stream"): ValidRequest(is_open=True, is_fuzzed=False),
+    ("GET", "/boards/{board_id}/seasons"): ValidRequest({"limit": 3}, is_open=True),
+    ("GET", "/boards/{board_id}/seasons/{number}"): ValidRequest({"limit": 3}, is_open=True),
     ("DELETE", "/auth/sessions/{session_id}"): ValidRequest(status=204),
     ("DELETE", "/auth/sessions"): ValidRequest(status=204, is_fuzzed=False),
     ("POST", "/auth/logout"): ValidRequest(status=204, is_fuzzed=False),
@@ -116,15 +138,35 @@ async def documented(
 ) -> AsyncIterator[DocumentedServer]:
     async with run_scoreboard(
         server_settings(
-            await shared_servers.allocate(redis_number=1), tmp_path_factory.mktemp("documented")
+            await shared_servers.allocate(redis_number=1),
+            tmp_path_factory.mktemp("documented"),
+            scoreboard_smtp_url=Secret("smtp://127.0.0.1:9"),
         )
     ) as harness:
         response = await harness.client.get(f"{harness.url}/openapi.json").build().send()
         player = await harness.player()
         await harness.score(player, 10)
+        await create_board(harness, player)
         yield DocumentedServer(
             harness, Document.read(harness.url, "scoreboard", API, await response.json()), player
         )
+
+
+async def create_board(harness: ScoreboardHarness, player: Player) -> None:
+    """Create a board with a closed season, in which the player has a score."""
+    boards = harness.scoreboard.services.boards
+    rules = BoardRules("Weekly", reset=ResetSchedule("0 0 * * MON", "UTC"))
+    await boards.create("weekly", rules)
+    await score_on_board(harness, player)
+    await harness.scoreboard.database.value(
+        "test", "UPDATE boards SET season_ends_at = season_started_at WHERE id = 'weekly'"
+    )
+    await boards.seasons.refresh("weekly")
+
+
+async def score_on_board(harness: ScoreboardHarness, player: Player) -> None:
+    token = await harness.complete_action(player, boards=["weekly"])
+    assert (await harness.update_score(player, token, 5)).status == 200
 
 
 def test_the_document_has_every_route(documented: DocumentedServer) -> None:
@@ -162,6 +204,13 @@ CODES = {
     "username_taken",
     "email_taken",
     "action_exists",
+    "board_exists",
+    "board_not_found",
+    "no_board_score",
+    "season_not_found",
+    "invalid_reset_token",
+    "password_reset_disabled",
+    "too_many_resets",
     "score_too_great",
     "score_too_small",
     "player_banned",
@@ -188,13 +237,24 @@ async def test_a_valid_request_returns_the_documented_response(
         "NAME": player.username,
         "REFRESH": player.refresh_token,
         "TOKEN": await harness.complete_action(player),
+        "RESET": new_uuid(),
     }
+    await harness.scoreboard.services.password_resets.resets.add_token(
+        f"{player.username}@example.com",
+        hash_token(placeholders["RESET"]),
+        harness.clock.now() + timedelta(minutes=5),
+    )
+    await score_on_board(harness, player)
     [session] = (await harness.send("GET", "/auth/sessions", token=player.token)).result["items"]
 
     def send() -> int:
         parts: Json = {"query": dict(request.query)}
         if "{session_id}" in path:
             parts["path_parameters"] = {"session_id": session["session_id"]}
+        if "{board_id}" in path:
+            parts["path_parameters"] = {"board_id": "weekly"}
+        if "{number}" in path:
+            parts["path_parameters"]["number"] = 1
         if "{user_id}" in path:
             parts["path_parameters"] = {"user_id": player.user_id}
         if request.body is not None:
@@ -241,6 +301,8 @@ async def test_requests_without_credentials_return_documented_responses(
             parts["path_parameters"] = {"session_id": UNKNOWN_ID}
         if "{user_id}" in path:
             parts["path_parameters"] = {"user_id": UNKNOWN_ID}
+        if "{board_id}" in path:
+            parts["path_parameters"] = {"board_id": "weekly"}
         cases = [operation.Case(query=dict(request.query), **parts) for _ in range(2)]
         invalid_headers = {
             "X-Internal-API-Key": "x",

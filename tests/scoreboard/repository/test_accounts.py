@@ -90,8 +90,8 @@ async def test_deleting_an_account_deletes_score_and_sessions_and_keeps_its_hist
     player, other = await repositories.player(), await repositories.player()
     await repositories.add(player, 5, at(1))
     await repositories.sessions.create(new_session(player))
-    assert await repositories.accounts.delete(player.user_id)
-    assert not await repositories.accounts.delete(player.user_id)
+    assert await repositories.accounts.delete(player.user_id, START) == []
+    assert await repositories.accounts.delete(player.user_id, START) is None
     assert await repositories.accounts.find(player.user_id) is None
     assert await repositories.scores.find(player.user_id) is None
     assert await repositories.sessions.find(new_session(player).token_hash) is None

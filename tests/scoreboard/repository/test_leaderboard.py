@@ -135,7 +135,7 @@ async def test_changes_during_a_rebuild_are_in_the_new_leaderboard(
         await repositories.add(players[0], 5, at(2))
         await repositories.write_through(players[0])
         await repositories.write_through(await repositories.player(moment=at(3)))
-        await repositories.accounts.delete(players[1].user_id)
+        await repositories.accounts.delete(players[1].user_id, START)
         await repositories.leaderboard.remove(players[1].user_id)
 
     assert await rebuilder_with(repositories, meanwhile).rebuild() == 3

@@ -71,7 +71,7 @@ class RankingModel:
                 await self.repositories.leaderboard.put(self.pending[number % len(self.pending)])
             case ("remove", int(number)) if self.players:
                 player = self.players.pop(number % len(self.players))
-                await self.repositories.accounts.delete(player.user_id)
+                await self.repositories.accounts.delete(player.user_id, START)
                 await self.repositories.leaderboard.remove(player.user_id)
                 self.removed.append(player.user_id)
             case ("rebuild", int(number), int(points), int(moment)) if self.players:
@@ -105,8 +105,9 @@ class RankingModel:
             case ("ban", _) if self.players:
                 player = self.players.pop(number % len(self.players))
                 self.banned.append(player)
-                revision = await moderation.ban(player.user_id, START)
-                assert revision is not None
+                banned = await moderation.ban(player.user_id, START)
+                assert banned is not None
+                revision, _ = banned
                 await self.repositories.leaderboard.remove(player.user_id, revision)
             case ("unban", _) if self.banned:
                 player = self.banned.pop(number % len(self.banned))

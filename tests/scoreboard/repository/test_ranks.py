@@ -79,7 +79,7 @@ async def test_ranks_from_bands_equal_the_window_function(
                 players.append(await shared_repositories.player(moment=reached_at))
             case ("delete", int(number)) if players:
                 player = players.pop(number % len(players))
-                await shared_repositories.accounts.delete(player.user_id)
+                await shared_repositories.accounts.delete(player.user_id, START)
             case ("maintain",):
                 await ranks.maintain()
     await check_ranks(shared_repositories)

@@ -1,16 +1,14 @@
 """Request handlers of accounts: sessions, export and deletion."""
 
-from collections.abc import AsyncIterator
-
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from tally.collect.api.auth import CollectAuth, client_ip
 from tally.collect.api.schemas import requests, sessions
 from tally.collect.api.schemas.exports import write_export
 from tally.collect.service.services import CollectServices
-from tally.instance.streams import OpenStreams, StreamOwner
+from tally.instance.streams import AbortableDownload, OpenStreams, StreamSession
 from tally.kit.body import read_query
 from tally.kit.clock import rfc3339
 from tally.kit.cursors import Cursors, query_fingerprint
@@ -58,9 +56,13 @@ class AccountHandlers:
         return response
 
     async def export_account(self, request: Request) -> ASGIApp:
-        """Stream the export. It counts as an open stream of the person while it runs."""
+        """Stream the export. It counts as a stream of the person, and ends with the session."""
         current = await self.auth.require_session(request)
-        owner = self.streams.admit(request, person=stream_person(current.user_id))
+        owner = self.streams.admit(
+            request,
+            person=stream_person(current.user_id),
+            session=StreamSession(current.session_hash, self.services.sign_in.find_active),
+        )
         if request.method == "HEAD":  # avoids reading what is not sent
             return Response(media_type="application/json", headers=EXPORT_HEADERS)
         found = await self.services.sessions.all(current)
@@ -72,16 +74,8 @@ class AccountHandlers:
             [sessions.session_body(session, current) for session in found],
             exports.audit_pages(current.user_id),
         )
-        return self._counted(owner, chunks)
-
-    def _counted(self, owner: StreamOwner, chunks: AsyncIterator[bytes]) -> ASGIApp:
         response = StreamingResponse(chunks, media_type="application/json", headers=EXPORT_HEADERS)
-
-        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            async with self.streams.limits.reserve(owner.clients):
-                await response(scope, receive, send)
-
-        return respond
+        return self.streams.response(owner, AbortableDownload(response))
 
     async def delete_account(self, request: Request) -> ASGIApp:
         session = await self.auth.require_session_for_change(request)

@@ -120,6 +120,10 @@ class StravaConnection:
     linked_ms: int = 0
     needs_relink: bool = False
 
+    @property
+    def reads_private_activities(self) -> bool:
+        return "activity:read_all" in self.scope.split(",")
+
 
 @dataclass(frozen=True, slots=True)
 class BrowserSession:

@@ -6,7 +6,7 @@ token Strava rejects is marked, and the user has to link again.
 """
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -47,6 +47,7 @@ REFRESH_MARGIN_SECONDS: Final = 300
 REFRESH_LEASE_SECONDS: Final = 60
 # Strava has invalidated the former tokens, so giving up would cost the link.
 STORE_TOKENS: Final = RetryPolicy(attempts=1000, base=0.1, cap=2, deadline=45)
+MAX_UNSAVED: Final = 10_000
 MAX_ATTEMPTS: Final = 3
 ACTIVITY_SCOPES: Final = frozenset({"activity:read", "activity:read_all"})
 
@@ -64,6 +65,8 @@ class LinkingService:
     audit: AuditTrail
     clock: Clock
     retries: EventRetries
+    # Refreshed tokens that this process could not store yet, by the encrypted ones they replace.
+    unsaved: dict[str, StravaTokens] = field(default_factory=dict, repr=False)
 
     async def begin(self, session: BrowserSession, redirect_uri: str, return_to: str) -> str:
         """Start the OAuth flow and return the consent URL."""
@@ -225,7 +228,8 @@ class LinkingService:
         if not await self.repository.claim_refresh(connection, now, now + REFRESH_LEASE_SECONDS):
             return None
         try:
-            newer = await self.strava.refresh(tokens.refresh)
+            unsaved = self.unsaved.get(connection.encrypted_tokens)
+            newer = unsaved or await self.strava.refresh(tokens.refresh)
         except TokensRevoked:
             current = await self.repository.connection(connection.user_id)
             if current is not None and _has_other_tokens(current, connection):
@@ -238,12 +242,20 @@ class LinkingService:
         return newer.access if await self._store(connection, newer) else None
 
     async def _store(self, connection: StravaConnection, tokens: StravaTokens) -> bool:
-        """Store refreshed tokens, also if the store fails for a moment."""
+        """Store refreshed tokens, also if the store fails for a moment.
+
+        If it fails for longer, the next refresh stores them instead of asking Strava.
+        """
         encrypted = self._encrypt(connection.user_id, connection.athlete_id, tokens)
-        return await STORE_TOKENS.call(
+        if len(self.unsaved) >= MAX_UNSAVED:
+            del self.unsaved[next(iter(self.unsaved))]
+        self.unsaved[connection.encrypted_tokens] = tokens
+        is_stored = await STORE_TOKENS.call(
             lambda: self.repository.store_tokens(connection, encrypted, tokens.expires_at),
             self.clock,
         )
+        self.unsaved.pop(connection.encrypted_tokens, None)
+        return is_stored
 
     async def _require_relink(self, connection: StravaConnection) -> None:
         if await self.repository.require_relink(connection):

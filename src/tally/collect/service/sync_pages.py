@@ -7,6 +7,7 @@ lacks, go to the inbox, whose worker reads each of them from Strava.
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from tally.collect.model.records import StravaConnection, TokensRevoked, WebhookEvent
 from tally.collect.model.sync import (
@@ -27,6 +28,9 @@ from tally.collect.service.workouts import WorkoutWriter
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import new_uuid
+
+# Strava omits private activities after cutting the pages: 1,000 in a row are five empty pages.
+MAX_HIDDEN_PAGES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +72,18 @@ class SyncPages:
         """Read a page, and further ones until the list ends or its start times differ.
 
         The cursor is a time: it cannot point between activities that start in the same second. A
-        short page may be followed by another one: only an empty one is the last. A page that
-        repeats the previous ones ends the list too, so that it is finite in any case.
+        short page may be followed by another one: only an empty one is the last, and without
+        access to private activities, only several in a row. A page that repeats the previous ones
+        ends the list too, so that it is finite in any case.
         """
         merged, number = dict[str, Workout](), 0
+        empty_pages = 0 if connection.reads_private_activities else MAX_HIDDEN_PAGES
         while True:
             number += 1
             found, known = await self._read(connection, after, number), len(merged)
+            if not found and empty_pages:
+                empty_pages -= 1
+                continue
             # An activity that was added meanwhile moves others to the next page.
             merged |= {workout.workout_id: workout for workout in found}
             starts = {workout.started_at for workout in merged.values()}

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from tally.devices.api.auth import DevicesAuth
 from tally.devices.api.events import ReadingStreams
 from tally.devices.api.schemas import requests, responses
-from tally.devices.api.schemas.exports import FORMATS, export
+from tally.devices.api.schemas.exports import FORMATS, ExportUnits, export
 from tally.devices.model.records import PageKey
 from tally.devices.service.services import DevicesServices
 from tally.instance.streams import OpenStreams, StreamSession
@@ -51,14 +51,20 @@ class Handlers:
             body.firmware_version,
             requests.to_capabilities(body.capabilities),
         )
-        return Json(responses.confirmation_body(device, is_new=is_new))
+        desired = await self.services.fleet.desired_states.exchange(
+            device.hardware_id, body.state_version
+        )
+        return Json(responses.confirmation_body(device, desired, is_new=is_new))
 
     async def send_readings(self, request: Request) -> ASGIApp:
         key = await self.auth.require_board(request)
-        sender, submissions = requests.parse_data(await read_body(request, gzip=True))
-        await self.services.scopes.require(key, sender.hardware_id)
-        receipt = await self.services.ingestion.ingest(sender, submissions)
-        return Json(responses.receipt_body(receipt))
+        data = requests.parse_upload(await read_body(request, gzip=True))
+        await self.services.scopes.require(key, data.sender.hardware_id)
+        receipt = await self.services.ingestion.ingest(data.sender, data.submissions)
+        desired = await self.services.fleet.desired_states.exchange(
+            data.sender.hardware_id, data.state_version
+        )
+        return Json(responses.receipt_body(receipt, desired))
 
     async def create_key(self, request: Request) -> ASGIApp:
         body = await read_json(request, requests.NewKeyBody)
@@ -79,23 +85,20 @@ class Handlers:
         return Response(status_code=204)
 
     async def list_devices(self, request: Request) -> ASGIApp:
-        query = read_query(request, requests.ListQuery)
-        purpose = query_fingerprint("devices.devices")
-        devices, next_key = await self.services.devices.by_activity(
-            query.limit, self._page_key(purpose, query.cursor)
-        )
+        query = read_query(request, requests.DevicesQuery)
+        purpose = query_fingerprint("devices.devices", group=query.group)
+        start = self._page_key(purpose, query.cursor)
+        if query.group is None:
+            devices, next_key = await self.services.devices.by_activity(query.limit, start)
+        else:
+            devices, next_key = await self.services.fleet.groups.page(
+                query.group, query.limit, start
+            )
         bodies = [responses.device_body(device) for device in devices]
         return Json(responses.DevicePage(bodies, self._cursor(purpose, next_key)))
 
     async def get_device(self, request: Request) -> ASGIApp:
         device = await self.services.devices.get(request.path_params["hardware_id"])
-        return Json(responses.device_body(device))
-
-    async def rename_device(self, request: Request) -> ASGIApp:
-        body = await read_json(request, requests.RenameBody)
-        device = await self.services.devices.rename(
-            request.path_params["hardware_id"], body.friendly_name
-        )
         return Json(responses.device_body(device))
 
     async def get_latest_reading(self, request: Request) -> ASGIApp:
@@ -132,8 +135,9 @@ class Handlers:
             query.points,
             owner=request_operator(request).name,
         )
-        body = responses.series_body(hardware_id, await run_while_connected(request, series))
-        return Json(body)
+        found = await run_while_connected(request, series)
+        info = await self.services.fleet.sensors.find(query.sensor)
+        return Json(responses.series_body(hardware_id, found, info))
 
     async def export_readings(self, request: Request) -> ASGIApp:
         hardware_id = request.path_params["hardware_id"]
@@ -146,8 +150,11 @@ class Handlers:
         if request.method == "HEAD":  # avoids reading what is not sent
             return Response(media_type=file_format.media_type, headers=headers)
         slot = partial(history.export_limiter.slot, request_operator(request).name)
+        writer = file_format.writer(
+            ExportUnits(await self.services.fleet.sensors.all(), query.units)
+        )
         return StreamingResponse(
-            export(readings, file_format.writer(), history.slices, slot),
+            export(readings, writer, history.slices, slot),
             media_type=file_format.media_type,
             headers=headers,
         )

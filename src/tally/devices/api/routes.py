@@ -4,6 +4,11 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
+from tally.devices.api.fleet_routes import (
+    FLEET_PATH_TYPES,
+    DeviceFleetHandlers,
+    fleet_endpoints,
+)
 from tally.devices.api.handlers import Handlers
 from tally.devices.api.lifecycle_handlers import LifecycleHandlers
 from tally.devices.api.lifecycle_routes import LIFECYCLE_PATH_TYPES, lifecycle_endpoints
@@ -80,7 +85,9 @@ _READINGS: Final[dict[str, Any]] = {
 }
 
 
-def devices_api(handlers: Handlers, lifecycle: LifecycleHandlers) -> Api:
+def devices_api(
+    handlers: Handlers, fleet: DeviceFleetHandlers, lifecycle: LifecycleHandlers
+) -> Api:
     """Build the API. All routes are below `/devices`."""
     return Api(
         name="devices",
@@ -89,11 +96,12 @@ def devices_api(handlers: Handlers, lifecycle: LifecycleHandlers) -> Api:
             *_data_plane(handlers),
             *_keys(handlers),
             *_devices(handlers),
+            *fleet_endpoints(fleet),
             *_readings(handlers),
             *_streams(handlers),
             *lifecycle_endpoints(lifecycle),
         ),
-        path_types={**_PATH_TYPES, **LIFECYCLE_PATH_TYPES},
+        path_types={**_PATH_TYPES, **FLEET_PATH_TYPES, **LIFECYCLE_PATH_TYPES},
         security_schemes=SECURITY,
     )
 
@@ -196,8 +204,8 @@ def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
             "GET",
             "/devices",
             handlers.list_devices,
-            "List devices by last activity",
-            query=requests.ListQuery,
+            "List devices by last activity, or those of a group by id",
+            query=requests.DevicesQuery,
             response=responses.DevicePage,
             response_example=responses.DevicePage([examples.DEVICE], None),
             errors=(*_CONTROL_PLANE, _INVALID_QUERY),
@@ -211,18 +219,6 @@ def _devices(handlers: Handlers) -> tuple[Endpoint, ...]:
             response=responses.DeviceBody,
             response_example=examples.DEVICE,
             errors=(*_CONTROL_PLANE, _INVALID_QUERY, _NO_DEVICE),
-            **_OPERATOR,
-        ),
-        Endpoint(
-            "PATCH",
-            "/devices/{hardware_id}",
-            handlers.rename_device,
-            "Rename a device",
-            request=requests.RenameBody,
-            request_example=requests.RenameBody(examples.FRIENDLY_NAME),
-            response=responses.DeviceBody,
-            response_example=examples.DEVICE,
-            errors=(*_CONTROL_PLANE, *_INVALID_BODY, _NO_DEVICE),
             **_OPERATOR,
         ),
     )

@@ -42,6 +42,8 @@ class Device:
     last_boot_id: str
     firmware_version: str
     friendly_name: str | None = None
+    group: str | None = None
+    tags: tuple[str, ...] = ()
     # How far the board's clock was ahead of the server's, if positive.
     clock_offset_ms: int | None = None
 

@@ -10,7 +10,7 @@ from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access, p
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, F, exists, not_exists
-from tally.store.schema import Attribute, GlobalIndex, S, Table
+from tally.store.schema import KEYS_ONLY, Attribute, GlobalIndex, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
 
@@ -20,7 +20,10 @@ MAX_DEVICES: Final = 10_000_000
 DEVICES = Table(
     "devices",
     partition=S("hardware_id"),
-    indexes=(GlobalIndex("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),),
+    indexes=(
+        GlobalIndex("gsi1", partition=S("gsi1pk"), sort=S("gsi1sk")),
+        GlobalIndex("by_group", partition=S("group"), sort=S("hardware_id"), projection=KEYS_ONLY),
+    ),
     attributes=(
         Attribute("hardware_id", "S", required=True, about="MAC address"),
         Attribute(
@@ -35,6 +38,8 @@ DEVICES = Table(
         Attribute("last_boot_id", "S", required=True, about="UUID v4 of the latest boot"),
         Attribute("firmware_version", "S", required=True),
         Attribute("friendly_name", "S", about="set by an operator"),
+        Attribute("group", "S", about="set by an operator"),
+        Attribute("tags", "L", about="names, set by an operator"),
         Attribute("is_registered", "BOOL", about="false until a board that sent data registers"),
         Attribute("clock_offset_ms", "N", about="how far the board's clock is ahead"),
         Attribute("gsi1pk", "S", required=True, about='always "devices"'),
@@ -63,7 +68,7 @@ class DeviceRepository:
     )
     async def get(self, hardware_id: str) -> Device | None:
         item = await self.store.get(DEVICES, {"hardware_id": hardware_id})
-        return None if item is None else _device(item)
+        return None if item is None else decode_device(item)
 
     @access(
         "Register device",
@@ -107,14 +112,14 @@ class DeviceRepository:
             old = await self.store.update(
                 DEVICES, key, *actions, condition=exists("hardware_id"), returns="ALL_OLD"
             )
-            return _device({**(old or {}), **changed}), _is_unregistered(old)
+            return decode_device({**(old or {}), **changed}), _is_unregistered(old)
         initial = {
             **key,
             "confirmation_id": device.confirmation_id,
             "first_registered_at": device.first_registered_at,
         }
         item = {**initial, **(old or {}), **changed, "last_seen_at": device.last_seen_at}
-        return _device(item), _is_unregistered(old)
+        return decode_device(item), _is_unregistered(old)
 
     @access(
         "Update last seen",
@@ -223,7 +228,32 @@ class DeviceRepository:
             )
         except ConditionFailed:
             return None
-        return _device(item or {})
+        return decode_device(item or {})
+
+    @access(
+        "Update device details",
+        UpdateItem(key=_KEY, condition=exists("hardware_id")),
+        table=DEVICES,
+        by="user",
+        trigger="PATCH /devices/{hardware_id}",
+        frequency="Rare",
+    )
+    async def describe(
+        self, hardware_id: str, values: Mapping[str, str | list[str] | None]
+    ) -> Device | None:
+        """Set or remove attributes. Return the device, or None if it does not exist."""
+        actions = (
+            F(name).remove() if value is None else F(name).set(value)
+            for name, value in values.items()
+        )
+        key, condition = {"hardware_id": hardware_id}, exists("hardware_id")
+        try:
+            item = await self.store.update(
+                DEVICES, key, *actions, condition=condition, returns="ALL_NEW"
+            )
+        except ConditionFailed:
+            return None
+        return decode_device(item or {})
 
     @access(
         "List devices by activity",
@@ -243,7 +273,7 @@ class DeviceRepository:
             limit=limit,
             start=start,
         )
-        return [_device(item) for item in page.items], page.next
+        return [decode_device(item) for item in page.items], page.next
 
     @access(
         "List all devices",
@@ -298,7 +328,7 @@ def _last_seen(time: str) -> tuple[Action, ...]:
     return F("last_seen_at").set(time), F("gsi1sk").set(time)
 
 
-def _device(item: Mapping[str, Any]) -> Device:
+def decode_device(item: Mapping[str, Any]) -> Device:
     capabilities = item["capabilities"]
     return Device(
         hardware_id=item["hardware_id"],
@@ -309,5 +339,7 @@ def _device(item: Mapping[str, Any]) -> Device:
         last_boot_id=item["last_boot_id"],
         firmware_version=item["firmware_version"],
         friendly_name=item.get("friendly_name"),
+        group=item.get("group"),
+        tags=tuple(item.get("tags", ())),
         clock_offset_ms=item.get("clock_offset_ms"),
     )

@@ -67,24 +67,36 @@ class ChartService:
         async with self.limiter.slot(owner):
             short = short_intervals(time_range, points)
             if short is not None:
-                values = await self._few_values(hardware_id, sensor, time_range)
-                if values is not None:
-                    return _series(sensor, short, _aggregate(short, values))
-            intervals = whole_intervals(time_range, points)
-            return await self._from_rollups(hardware_id, sensor, intervals)
+                series = await self.short_series(hardware_id, sensor, short)
+                if series is not None:
+                    return series
+            return await self.whole_series(hardware_id, sensor, whole_intervals(time_range, points))
+
+    async def short_series(
+        self,
+        hardware_id: str,
+        sensor: str,
+        intervals: ChartIntervals,
+        max_readings: int = MAX_SHORT_READINGS,
+    ) -> Series | None:
+        """Aggregate readings, or return None if there are too many."""
+        time_range = intervals.start, intervals.end - 1
+        values = await self._few_values(hardware_id, sensor, time_range, max_readings)
+        return None if values is None else _series(sensor, intervals, _aggregate(intervals, values))
 
     async def _few_values(
-        self, hardware_id: str, sensor: str, time_range: TimeRange
+        self, hardware_id: str, sensor: str, time_range: TimeRange, max_readings: int
     ) -> list[TimedValue] | None:
         """Read the values of a range, or return None if it has too many readings."""
-        limit = MAX_SHORT_READINGS + 1
+        limit = max_readings + 1
         found = self.measurements.of_sensor(hardware_id, sensor, time_range, limit)
         readings = [reading async for reading in self._in_turns(found)]
         return None if len(readings) == limit else _present(readings)
 
-    async def _from_rollups(
+    async def whole_series(
         self, hardware_id: str, sensor: str, intervals: ChartIntervals
     ) -> Series:
+        """Aggregate whole hours or days."""
         state = await self._current_state()
         last_day = intervals.end - 1 - (intervals.end - 1) % DAY_MS
         if state is not None and state.is_built(hardware_id, last_day):

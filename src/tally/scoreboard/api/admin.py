@@ -12,6 +12,7 @@ from tally.kit.http import NO_STORE, Json
 from tally.kit.ids import new_uuid
 from tally.scoreboard.api.schemas import requests, responses
 from tally.scoreboard.model.accounts import parse_user_id
+from tally.scoreboard.model.boards import GLOBAL_BOARD
 from tally.scoreboard.model.scores import Adjustment
 from tally.scoreboard.service.cache_sync import CacheSync
 from tally.scoreboard.service.moderation import Moderation
@@ -38,7 +39,11 @@ class AdminHandlers:
             message = "score_delta must not be 0"
             raise Invalid(message, code="invalid_field", field="score_delta")
         adjustment = Adjustment(
-            body.adjustment_id or new_uuid(), user_id, body.score_delta, body.reason
+            body.adjustment_id or new_uuid(),
+            user_id,
+            body.score_delta,
+            body.reason,
+            None if body.board == GLOBAL_BOARD else body.board,
         )
         delta, after, standing = await self.moderation.adjust(adjustment)
         response = responses.AdjustmentResponse(

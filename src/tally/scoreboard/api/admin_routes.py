@@ -4,7 +4,7 @@ from tally.kit.endpoints import Endpoint
 from tally.kit.operators import OPERATOR_SCHEME
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.endpoint_options import PREFIX
-from tally.scoreboard.api.schemas import examples, requests, responses
+from tally.scoreboard.api.schemas import board_examples, examples, requests, responses
 
 
 def operator_endpoints(handlers: AdminHandlers) -> tuple[Endpoint, ...]:
@@ -58,7 +58,8 @@ def _moderation(handlers: AdminHandlers) -> tuple[Endpoint, ...]:
             handlers.adjust_score,
             "Adjust a player's score",
             description="Adds an event with the reason to the player's history. Repeating an"
-            " `adjustment_id` returns the outcome of the first request and changes nothing.",
+            " `adjustment_id` returns the outcome of the first request and changes nothing."
+            " With `board`, the adjustment applies to the open season of that board.",
             request=requests.AdjustScoreRequest,
             request_example=requests.AdjustScoreRequest(-100, "Points from a bug", "case-17"),
             errors=(
@@ -67,6 +68,7 @@ def _moderation(handlers: AdminHandlers) -> tuple[Endpoint, ...]:
                 examples.ADJUSTMENT_EXISTS,
                 examples.SCORE_TOO_GREAT,
                 examples.SCORE_TOO_SMALL,
+                board_examples.BOARD_NOT_FOUND,
             ),
             security=(OPERATOR_SCHEME,),
             response=responses.AdjustmentResponse,

@@ -86,6 +86,18 @@ class Handlers:
         )
         return Response(status_code=204)
 
+    async def request_password_reset(self, request: Request) -> ASGIApp:
+        await self.limits.count_auth(request)
+        body = await read_json(request, requests.PasswordResetRequest, limit=MAX_BODY_BYTES)
+        await self.services.password_resets.request(body.email)
+        return Response(status_code=202)
+
+    async def reset_password(self, request: Request) -> ASGIApp:
+        await self.limits.count_auth(request)
+        body = await read_json(request, requests.ResetPasswordRequest, limit=MAX_BODY_BYTES)
+        await self.services.password_resets.reset(body.token, body.new_password)
+        return Response(status_code=204)
+
     async def revoke_all_sessions(self, request: Request) -> ASGIApp:
         await self.limits.count_auth(request)
         player = await self.auth.player(request)
@@ -127,7 +139,7 @@ class Handlers:
         user_id = parse_user_id(body.user_id)
         try:
             token, expires_at, is_new = await self.services.actions.complete(
-                body.action_id, user_id, body.max_score, body.metadata
+                body.action_id, user_id, body.max_score, body.metadata, body.boards
             )
         except Exception as error:
             await self.limits.refund_failure(request, window, error)

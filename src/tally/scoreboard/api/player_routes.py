@@ -12,6 +12,7 @@ def player_endpoints(handlers: Handlers) -> tuple[Endpoint, ...]:
         *_auth(handlers),
         *_sessions(handlers),
         *_account_security(handlers),
+        *_password_reset(handlers),
         *_account(handlers),
     )
 
@@ -189,5 +190,32 @@ def _account(handlers: Handlers) -> tuple[Endpoint, ...]:
                 examples.USER_NOT_FOUND,
             ),
             **PLAYER,
+        ),
+    )
+
+
+def _password_reset(handlers: Handlers) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint(
+            "POST",
+            f"{PREFIX}/auth/password/forgot",
+            handlers.request_password_reset,
+            "Request a password reset by mail",
+            description="The response is the same whether an account has this address or not.",
+            request=requests.PasswordResetRequest,
+            request_example=requests.PasswordResetRequest("ana@example.com"),
+            status=202,
+            errors=(*AUTH_ROUTE_ERRORS, examples.TOO_MANY_RESETS, examples.RESET_DISABLED),
+        ),
+        Endpoint(
+            "POST",
+            f"{PREFIX}/auth/password/reset",
+            handlers.reset_password,
+            "Set a new password with the token of a mail",
+            description="A token works once. All sessions of the player end.",
+            request=requests.ResetPasswordRequest,
+            request_example=requests.ResetPasswordRequest("kq3vQ0x9", "another long password"),
+            status=204,
+            errors=(*AUTH_ROUTE_ERRORS, examples.INVALID_RESET_TOKEN, examples.WEAK_PASSWORD),
         ),
     )

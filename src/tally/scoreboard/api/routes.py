@@ -12,11 +12,13 @@ from tally.kit.readiness import NOT_READY_EXAMPLE, READY_EXAMPLE, Readiness
 from tally.scoreboard.api.admin import AdminHandlers
 from tally.scoreboard.api.admin_routes import operator_endpoints
 from tally.scoreboard.api.auth import INTERNAL_HEADER
+from tally.scoreboard.api.board_routes import board_endpoints
+from tally.scoreboard.api.boards import BoardHandlers
 from tally.scoreboard.api.endpoint_options import PLAYER, PREFIX
-from tally.scoreboard.api.events import EVENT, LeaderboardStream
+from tally.scoreboard.api.events import EVENT, BoardStream, LeaderboardStream
 from tally.scoreboard.api.handlers import Handlers
 from tally.scoreboard.api.player_routes import player_endpoints
-from tally.scoreboard.api.schemas import examples, requests, responses
+from tally.scoreboard.api.schemas import board_examples, examples, requests, responses
 from tally.scoreboard.service.scores import ScoreUpdateResponse
 
 SERVICE: Final = "scoreboard-api"
@@ -38,6 +40,8 @@ SECURITY: Final = {
 }
 _PATH_TYPES: Final = {
     "user_id": Annotated[requests.UserId, Meta(examples=[examples.USER_ID])],
+    "board_id": Annotated[requests.BoardId, Meta(examples=["weekly"])],
+    "number": Annotated[requests.SeasonNumber, Meta(examples=[1])],
     "session_id": Annotated[requests.SessionId, Meta(examples=[examples.SESSION_ID])],
 }
 
@@ -49,6 +53,8 @@ class ScoreboardHandlers:
     public: Handlers
     stream: LeaderboardStream
     admin: AdminHandlers
+    boards: BoardHandlers
+    board_stream: BoardStream
 
 
 def scoreboard_api(handlers: ScoreboardHandlers) -> Api:
@@ -62,6 +68,7 @@ def scoreboard_api(handlers: ScoreboardHandlers) -> Api:
             *_scores(handlers.public),
             *_own_data(handlers.public),
             *_leaderboard(handlers.public, handlers.stream),
+            *board_endpoints(handlers.boards, handlers.board_stream),
             *operator_endpoints(handlers.admin),
         ),
         service=SERVICE,
@@ -115,6 +122,7 @@ def _scores(handlers: Handlers) -> tuple[Endpoint, ...]:
                 examples.UNAVAILABLE,
                 examples.USER_NOT_FOUND,
                 examples.ACTION_EXISTS,
+                board_examples.BOARD_NOT_FOUND,
             ),
             security=("game_server",),
             response=responses.ActionTokenResponse,

@@ -1,6 +1,6 @@
 """The errors of the scoreboard."""
 
-from tally.errors import Conflict, Forbidden, Invalid, Unavailable
+from tally.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable
 
 
 class CacheUnavailable(Unavailable):
@@ -61,3 +61,25 @@ class ActionExists(Conflict):
     """The action was reported before."""
 
     default_code = "action_exists"
+
+
+class BoardExists(Conflict):
+    """A board with this id and other content exists."""
+
+    default_code = "board_exists"
+
+
+class BoardNotFound(NotFound):
+    """There is no board with this id."""
+
+    default_code = "board_not_found"
+
+
+class SeasonDue(Unavailable):
+    """The board's season has to be closed before the change; the service does and tries again."""
+
+    default_code = "season_due"
+
+    def __init__(self, board_id: str) -> None:
+        super().__init__(f'The season of board "{board_id}" is being closed', retry_after=1)
+        self.board_id = board_id

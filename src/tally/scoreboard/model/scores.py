@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from tally.scoreboard.model.boards import BoardChange
+
 # The largest integer that a double represents exactly, and so the largest that is safe in Redis
 # and JSON.
 MAX_SCORE: Final = 2**53 - 1
@@ -29,6 +31,8 @@ class CompletedAction:
     completed_at: datetime
     expires_at: datetime
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    # None is the global leaderboard alone.
+    boards: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Adjustment:
     user_id: str
     score_delta: int
     reason: str
+    # None is the global leaderboard.
+    board: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class AppliedScoreChange:
     at: datetime
     is_replay: bool
     response: bytes | None = None
+    boards: tuple[BoardChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ class ScoreEvent:
     created_at: datetime
     metadata: Mapping[str, Any] = field(default_factory=dict)
     client_info: Mapping[str, Any] = field(default_factory=dict)
+    boards: tuple[BoardChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

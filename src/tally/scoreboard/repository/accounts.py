@@ -9,7 +9,9 @@ import asyncpg
 
 from tally.errors import NotFound
 from tally.scoreboard.model.accounts import NewUser, ProfileChange, User, UserCredentials
+from tally.scoreboard.model.boards import BoardPlace
 from tally.scoreboard.model.errors import EmailTaken, UsernameTaken
+from tally.scoreboard.repository.board_changes import delete_scores, touch_scores
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = "id, username, email, avatar_url, created_at, updated_at"
@@ -47,6 +49,21 @@ WHERE lower(username) = lower($1) OR lower(email) = lower($1)
 # and into the metadata.
 _ANONYMISE: Final = (
     "SELECT 1 FROM scores WHERE user_id = $1 FOR UPDATE",
+    # So that the bands of ranks learn that a banned player has gone; see `rank_bands`.
+    """
+    INSERT INTO scores (user_id, total_score, score_first_reached_at)
+    SELECT user_id, total_score, score_first_reached_at FROM banned_scores WHERE user_id = $1
+    """,
+    """
+    DELETE FROM failed_sign_ins WHERE subject = (
+        SELECT 'reset:' || encode(sha256(convert_to(lower(email), 'UTF8')), 'hex') FROM users
+        WHERE id = $1
+    )
+    """,
+    """
+    DELETE FROM password_reset_requests r USING users u
+    WHERE u.id = $1 AND r.email = lower(u.email)
+    """,
     """
     DELETE FROM consumed_tokens WHERE token_hash = ANY(ARRAY(
         SELECT action_token_hash FROM score_events WHERE user_id = $1
@@ -89,7 +106,7 @@ class AccountRepository:
         return _user(row)
 
     async def update(self, user_id: str, change: ProfileChange, at: datetime) -> User:
-        """Change the account; raises NotFound, UsernameTaken or EmailTaken."""
+        """Change the account; raises NotFound, UsernameTaken, EmailTaken or SeasonDue."""
         try:
             async with self.database.use("update_account") as connection, connection.transaction():
                 # The score is locked first, as in a score change.
@@ -105,6 +122,11 @@ class AccountRepository:
                     change.avatar_url,
                     at,
                 )
+                if change.email is not None:  # a token was sent to the old address
+                    await connection.execute(
+                        "DELETE FROM password_reset_tokens WHERE user_id = $1", user_id
+                    )
+                await touch_scores(connection, user_id, at)
         except asyncpg.UniqueViolationError as error:
             raise _taken(error) from error
         if row is None:
@@ -155,18 +177,20 @@ class AccountRepository:
             at,
         )
 
-    async def delete(self, user_id: str) -> bool:
-        """Delete the account, its score and sessions, and make its events anonymous.
+    async def delete(self, user_id: str, at: datetime) -> list[BoardPlace] | None:
+        """Delete the account, its scores and sessions, and make its events anonymous.
 
-        No row leads back to the player. Return whether the account existed.
+        No row leads back to the player. Return the player's places in open seasons, or None if
+        the account does not exist. Raises SeasonDue.
         """
         async with self.database.use("delete_account") as connection, connection.transaction():
             for statement in _ANONYMISE:
                 await connection.execute(statement, user_id)
+            places = await delete_scores(connection, user_id, at)
             deleted = await connection.fetchval(
                 "DELETE FROM users WHERE id = $1 RETURNING id", user_id
             )
-        return deleted is not None
+        return None if deleted is None else places
 
 
 def _taken(error: asyncpg.UniqueViolationError) -> UsernameTaken | EmailTaken:

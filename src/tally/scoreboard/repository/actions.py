@@ -12,12 +12,14 @@ from tally.scoreboard.model.scores import CompletedAction
 from tally.scoreboard.repository.database import Database
 
 _CREATE: Final = """
-INSERT INTO completed_actions (action_id, user_id, max_score, metadata, completed_at, expires_at)
-SELECT $1, id, $3, $4, $5, $6 FROM users WHERE id = $2
+INSERT INTO completed_actions (action_id, user_id, max_score, metadata, completed_at, expires_at,
+    boards)
+SELECT $1, id, $3, $4, $5, $6, $7 FROM users WHERE id = $2
 RETURNING action_id
 """
 _IS_SAME: Final = """
-SELECT user_id = $2::uuid AND max_score = $3 FROM completed_actions WHERE action_id = $1
+SELECT user_id = $2::uuid AND max_score = $3 AND boards IS NOT DISTINCT FROM $4::varchar[]
+FROM completed_actions WHERE action_id = $1
 """
 
 _DELETE_OLD: Final = """
@@ -37,9 +39,10 @@ class ActionRepository:
     async def create(self, action: CompletedAction) -> bool:
         """Store the action, and return False if the same action was stored before.
 
-        Raises ActionExists if its player or maximum differs, or NotFound if the player does not
-        exist.
+        Raises ActionExists if its player, maximum or boards differ, or NotFound if the player does
+        not exist.
         """
+        boards = None if action.boards is None else list(action.boards)
         try:
             action_id = await self.database.value(
                 "create_action",
@@ -50,15 +53,21 @@ class ActionRepository:
                 dict(action.metadata),
                 action.completed_at,
                 action.expires_at,
+                boards,
             )
         except asyncpg.UniqueViolationError as error:
             is_same = await self.database.value(
-                "find_action", _IS_SAME, action.action_id, action.user_id, action.max_score
+                "find_action",
+                _IS_SAME,
+                action.action_id,
+                action.user_id,
+                action.max_score,
+                boards,
             )
             if is_same:
                 return False
             raise ActionExists(
-                "This action was already reported with another user_id or max_score",
+                "This action was already reported with another user_id, max_score or boards",
                 field="action_id",
             ) from error
         if action_id is None:

@@ -98,7 +98,9 @@ class Database:
         async with self.use(call) as connection:
             return await connection.fetchval(statement, *arguments)
 
-    async def stream(self, call: str, statement: str, size: int) -> AsyncIterator[list[Row]]:
+    async def stream(
+        self, call: str, statement: str, size: int, *arguments: object
+    ) -> AsyncIterator[list[Row]]:
         """Iterate over all rows of one snapshot, `size` at a time, with a server-side cursor."""
         async with self.use(call) as connection, connection.transaction(readonly=True):
             # All rows are read, so optimise for total time instead of the first row.
@@ -106,7 +108,7 @@ class Database:
             await connection.execute("SET LOCAL work_mem = '64MB'")
             # Sorting a million rows before the first one takes longer than a request may.
             await connection.execute(f"SET LOCAL statement_timeout = '{STREAM_TIMEOUT_SECONDS}s'")
-            cursor = await connection.cursor(statement, timeout=STREAM_TIMEOUT_SECONDS)
+            cursor = await connection.cursor(statement, *arguments, timeout=STREAM_TIMEOUT_SECONDS)
             while rows := await cursor.fetch(size, timeout=STREAM_TIMEOUT_SECONDS):
                 yield rows
 

@@ -13,7 +13,7 @@ from typing import Final
 from tally.scoreboard.model.scores import Score
 from tally.scoreboard.model.statistics import DriftReport
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
-from tally.scoreboard.repository.scores import ScoreRepository
+from tally.scoreboard.repository.ranked_scores import RankedScores
 
 PAGE_SIZE: Final = 500
 MAX_EXAMPLES: Final = 20
@@ -24,7 +24,7 @@ class DriftChecker:
     """Compares and repairs; memory is bounded by the page size."""
 
     cache: LeaderboardCache
-    scores: ScoreRepository
+    scores: RankedScores
 
     async def run(self, *, repair: bool) -> DriftReport:
         """Compare all players, and optionally repair; raises LeaderboardNotCached."""

@@ -5,11 +5,12 @@ from datetime import datetime
 from typing import Final
 
 from tally.scoreboard.model.scores import ScoreEvent, ScoreEventPage
+from tally.scoreboard.repository.board_changes import board_changes
 from tally.scoreboard.repository.database import Database, Row
 
 _COLUMNS: Final = (
     "id, user_id, action_id, score_delta, score_before, score_after, metadata, client_info,"
-    " created_at"
+    " created_at, boards"
 )
 _FIRST_PAGE: Final = f"""
 SELECT {_COLUMNS} FROM score_events WHERE user_id = $1
@@ -62,4 +63,5 @@ def _event(row: Row) -> ScoreEvent:
         created_at=row["created_at"],
         metadata=row["metadata"],
         client_info=row["client_info"],
+        boards=board_changes(row["boards"]),
     )

@@ -46,13 +46,16 @@ from tally.scoreboard.repository.scripts import (
 )
 
 LEADERBOARD: Final = "leaderboard:global"
-PLAYERS: Final = "leaderboard:global:players"
-CHANGED: Final = "leaderboard:global:changed_at"
-REBUILDING: Final = "leaderboard:global:rebuilding"
-VERSION: Final = "leaderboard:global:version"
-REMOVED: Final = "leaderboard:global:removed:"
-KEYS: Final = (LEADERBOARD, PLAYERS, CHANGED, REBUILDING, VERSION)
 REMOVED_TTL_SECONDS: Final = 3600
+
+
+def leaderboard_keys(name: str) -> tuple[str, str, str, str, str]:
+    """Return the keys of a leaderboard, in the order in which the scripts expect them."""
+    return (name, f"{name}:players", f"{name}:changed_at", f"{name}:rebuilding", f"{name}:version")
+
+
+KEYS: Final = leaderboard_keys(LEADERBOARD)
+_, PLAYERS, CHANGED, REBUILDING, VERSION = KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,15 @@ class CachedEntry:
 
 
 class LeaderboardCache:
-    """The leaderboard in Redis.
+    """A leaderboard in Redis, by default the global one; `name` is that of its sorted set.
 
     Methods raise CacheUnavailable; reads raise LeaderboardNotCached if it is not complete.
     """
 
-    def __init__(self, redis: InstrumentedRedis) -> None:
+    def __init__(self, redis: InstrumentedRedis, name: str = LEADERBOARD) -> None:
         self.redis = redis
+        self.name = name
+        self.keys = leaderboard_keys(name)
         self._put = redis.script(PUT)
         self._remove = redis.script(REMOVE)
         self._top = redis.script(TOP)
@@ -95,7 +100,7 @@ class LeaderboardCache:
         rank = await self.redis.run(
             "leaderboard_put",
             self._put,
-            (*KEYS, REMOVED + score.user_id),
+            (*self.keys, self._removed_key(score.user_id)),
             (new_uuid(), score.user_id, score.score, entry_text(score), moment),
         )
         return None if rank is None or rank < 0 else rank + 1
@@ -105,25 +110,35 @@ class LeaderboardCache:
 
         Only a score after `revision`, that of a player who was unbanned, restores the player.
         """
-        keys = (*KEYS, REMOVED + user_id)
+        keys = (*self.keys, self._removed_key(user_id))
         arguments = (new_uuid(), user_id, REMOVED_TTL_SECONDS, revision)
         rank = await self.redis.run("leaderboard_remove", self._remove, keys, arguments)
         return None if rank < 0 else rank + 1
 
+    async def drop(self) -> None:
+        """Delete the leaderboard; Redis frees it in the background."""
+        async with self.redis.use("leaderboard_drop") as client:
+            await client.unlink(*self.keys)
+
+    def _removed_key(self, user_id: str) -> str:
+        return f"{self.name}:removed:{user_id}"
+
     async def top(self, limit: int, offset: int = 0) -> LeaderboardPage:
         """Return `limit` standings from rank `offset` + 1."""
         return decode_page(
-            await self.redis.run("leaderboard_top", self._top, KEYS, (offset, limit))
+            await self.redis.run("leaderboard_top", self._top, self.keys, (offset, limit))
         )
 
     async def around(self, user_id: str, limit: int) -> LeaderboardPage | None:
         """Return `limit` standings centred on the player; None if the player does not exist."""
-        reply = await self.redis.run("leaderboard_around", self._around, KEYS, (user_id, limit))
+        reply = await self.redis.run(
+            "leaderboard_around", self._around, self.keys, (user_id, limit)
+        )
         return None if reply == 0 else decode_page(reply)
 
     async def standing(self, user_id: str) -> tuple[Standing, int] | None:
         """Return the player's standing and the number of players."""
-        reply = await self.redis.run("leaderboard_standing", self._standing, KEYS, (user_id,))
+        reply = await self.redis.run("leaderboard_standing", self._standing, self.keys, (user_id,))
         if reply is None:
             raise _not_cached()
         if reply == 0:
@@ -134,7 +149,7 @@ class LeaderboardCache:
     async def is_built(self) -> bool:
         """Return whether the leaderboard is complete, that is, built since Redis started."""
         async with self.redis.use("leaderboard_is_built") as client:
-            return bool(await client.exists(CHANGED))
+            return bool(await client.exists(self.keys[2]))
 
     async def read_entries(self, user_ids: Sequence[str]) -> list[CachedEntry]:
         """Return the stored entries of these players."""
@@ -147,7 +162,9 @@ class LeaderboardCache:
         self, user_ids: Sequence[str]
     ) -> tuple[list[bytes | None], list[bytes | None]]:
         """Return the entries and the scores of these players as Redis replies them."""
-        reply = await self.redis.run("leaderboard_read_entries", self._read_entries, KEYS, user_ids)
+        reply = await self.redis.run(
+            "leaderboard_read_entries", self._read_entries, self.keys, user_ids
+        )
         if reply is None:
             raise _not_cached()
         entries, scores = reply
@@ -160,19 +177,19 @@ class LeaderboardCache:
         """
         values = ("", "") if score is None else (score.score, entry_text(score))
         arguments = (new_uuid(), user_id, current.entry, current.score, *values)
-        return bool(await self.redis.run("leaderboard_repair", self._repair, KEYS, arguments))
+        return bool(await self.redis.run("leaderboard_repair", self._repair, self.keys, arguments))
 
     async def sizes(self) -> tuple[int, int]:
         """Return the sizes of the sorted set and of the hash, which should be equal."""
         async with self.redis.use("leaderboard_sizes") as client:
-            return int(await client.zcard(LEADERBOARD)), int(await client.hlen(PLAYERS))
+            return int(await client.zcard(self.name)), int(await client.hlen(self.keys[1]))
 
     async def player_pages(self, size: int) -> AsyncIterator[list[str]]:
         """Iterate over the user ids in the hash, with the guarantees of HSCAN."""
         cursor = -1
         while cursor != 0:
             async with self.redis.use("leaderboard_scan") as client:
-                cursor, page = await client.hscan(PLAYERS, max(cursor, 0), count=size)
+                cursor, page = await client.hscan(self.keys[1], max(cursor, 0), count=size)
             if page:
                 yield [user_id.decode(errors="replace") for user_id in page]
 
@@ -181,7 +198,7 @@ class LeaderboardCache:
         cursor = -1
         while cursor != 0:
             async with self.redis.use("leaderboard_scan") as client:
-                cursor, page = await client.zscan(LEADERBOARD, max(cursor, 0), count=size)
+                cursor, page = await client.zscan(self.name, max(cursor, 0), count=size)
             if page:
                 yield [member for member, _ in page]
 
@@ -190,7 +207,7 @@ class LeaderboardCache:
         strays: list[bytes] = await self.redis.run(
             "leaderboard_find_strays",
             self._find_strays,
-            KEYS,
+            self.keys,
             (new_uuid(), int(remove), *members),
         )
         return strays

@@ -6,15 +6,22 @@ locked first, as in a score change.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 
 from tally.errors import NotFound
+from tally.scoreboard.model.boards import BoardPlace
 from tally.scoreboard.model.errors import ActionExists, ScoreUnderflow
 from tally.scoreboard.model.scores import MAX_SCORE, Adjustment
-from tally.scoreboard.repository.database import Connection, Database
-from tally.scoreboard.repository.scores import player_banned, score_overflow
+from tally.scoreboard.repository.board_changes import (
+    SCORE_UNDERFLOW,
+    hide_scores,
+    show_scores,
+    translate_board_error,
+)
+from tally.scoreboard.repository.database import Connection, Database, Row
+from tally.scoreboard.repository.scores import SCORE_OVERFLOW, player_banned, score_overflow
 
 _ADJUST: Final = """
 UPDATE scores SET total_score = $2, score_first_reached_at = $3, revision = revision + 1,
@@ -24,12 +31,13 @@ WHERE user_id = $1
 _ADD_EVENT: Final = """
 INSERT INTO score_events
     (user_id, action_token_hash, action_id, score_delta, score_before, score_after, metadata,
-    created_at)
-VALUES ($1, gen_random_uuid()::text, $2, $3::integer, $4::bigint, $4::bigint + $3::integer, $5, $6)
+    created_at, boards)
+VALUES ($1, gen_random_uuid()::text, $2, $3::integer, $4, $5, $6, $7, $8)
 """
 _FIND_EVENT: Final = """
-SELECT score_delta, score_after FROM score_events WHERE user_id = $1 AND action_id = $2
+SELECT score_delta, score_after, boards FROM score_events WHERE user_id = $1 AND action_id = $2
 """
+_ADJUST_BOARD: Final = "SELECT apply_board_change($1, $2::uuid, $3::bigint, true, $4)"
 _BAN: Final = """
 WITH removed AS (
     DELETE FROM scores WHERE user_id = $1
@@ -80,34 +88,73 @@ class ModerationRepository:
             raise player_banned()
         earlier = await connection.fetchrow(_FIND_EVENT, user_id, _action_id(adjustment))
         if earlier is not None:
-            return earlier["score_delta"], earlier["score_after"]
-        after = before + delta
+            return _outcome(adjustment, earlier)
+        change = None
+        if adjustment.board is None:
+            total = after = await self._adjust_total(connection, adjustment, before, at)
+        else:
+            change = await self._adjust_board(connection, adjustment.board, adjustment, at)
+            total, after = before, change[adjustment.board]["after"]
+        await connection.execute(
+            _ADD_EVENT,
+            user_id,
+            _action_id(adjustment),
+            delta,
+            before,
+            total,
+            {"reason": adjustment.reason},
+            at,
+            change,
+        )
+        return delta, after
+
+    async def _adjust_total(
+        self, connection: Connection, adjustment: Adjustment, before: int, at: datetime
+    ) -> int:
+        after = before + adjustment.score_delta
         if after > MAX_SCORE:
             raise score_overflow()
         if after < 0:
             raise ScoreUnderflow(f"The score is {before}", field="score_delta")
-        await connection.execute(_ADJUST, user_id, after, at)
-        metadata = {"reason": adjustment.reason}
-        await connection.execute(
-            _ADD_EVENT, user_id, _action_id(adjustment), delta, before, metadata, at
-        )
-        return delta, after
+        await connection.execute(_ADJUST, adjustment.user_id, after, at)
+        return after
 
-    async def ban(self, user_id: str, at: datetime) -> int | None:
-        """Hide the score and return its last revision; None if the player was banned before."""
+    async def _adjust_board(
+        self, connection: Connection, board: str, adjustment: Adjustment, at: datetime
+    ) -> dict[str, Any]:
+        try:
+            change = await connection.fetchval(
+                _ADJUST_BOARD, board, adjustment.user_id, adjustment.score_delta, at
+            )
+        except asyncpg.PostgresError as error:
+            if error.sqlstate == SCORE_OVERFLOW:
+                raise score_overflow() from error
+            if error.sqlstate == SCORE_UNDERFLOW:
+                raise ScoreUnderflow(str(error), field="score_delta") from error
+            raise translate_board_error(error) or error from error
+        return {board: {name: change[name] for name in ("season", "before", "after")}}
+
+    async def ban(self, user_id: str, at: datetime) -> tuple[int, list[BoardPlace]] | None:
+        """Hide the scores, and return the last revision of each; None if they were hidden before.
+
+        Closed seasons do not change.
+        """
         async with self.database.use("ban_player") as connection, connection.transaction():
             revision: int | None = await connection.fetchval(_BAN, user_id, at)
             if revision is None:
                 await self._require_player(connection, user_id)
-        return revision
+                return None
+            return revision, await hide_scores(connection, user_id, at)
 
     async def unban(self, user_id: str, at: datetime) -> bool:
-        """Restore the score; return False if the player was not banned."""
+        """Restore the scores; return False if the player was not banned."""
         async with self.database.use("unban_player") as connection, connection.transaction():
             restored = await connection.fetchval(_UNBAN, user_id, at)
             if restored is None:
                 await self._require_player(connection, user_id)
-        return restored is not None
+                return False
+            await show_scores(connection, user_id, at)
+        return True
 
     async def _require_player(self, connection: Connection, user_id: str) -> None:
         if not await connection.fetchval("SELECT true FROM users WHERE id = $1", user_id):
@@ -117,3 +164,14 @@ class ModerationRepository:
 def _action_id(adjustment: Adjustment) -> str:
     """Return the id of the event, which no action of a game server has: those have no space."""
     return f"adjustment {adjustment.adjustment_id}"
+
+
+def _outcome(adjustment: Adjustment, event: Row) -> tuple[int, int]:
+    """Return what the first request of the adjustment changed; raises ActionExists."""
+    boards = event["boards"] or {}
+    if set(boards) != ({adjustment.board} - {None}):
+        raise ActionExists(
+            "This adjustment was already made to another board", field="adjustment_id"
+        )
+    after = event["score_after"] if adjustment.board is None else boards[adjustment.board]["after"]
+    return event["score_delta"], after

@@ -10,7 +10,15 @@ from typing import Final
 
 from tally.scoreboard.repository.database import Connection, Database
 from tally.scoreboard.repository.locks import advisory_lock_key
-from tally.scoreboard.repository.rank_statements import FOLD, MERGE, SPLIT_GLOBAL
+from tally.scoreboard.repository.rank_statements import (
+    DELETE_EMPTY,
+    FOLD,
+    MERGE,
+    RESTART_GLOBAL,
+    RESTART_SEASONS,
+    SPLIT_GLOBAL,
+    SPLIT_SEASONS,
+)
 
 BAND_PLAYERS: Final = 1_000
 LOCK: Final = advisory_lock_key("scoreboard-ranks")
@@ -54,9 +62,18 @@ class RankBandRepository:
         # One snapshot, so that the rows of a band are as many as its players.
         async with connection.transaction(isolation="repeatable_read"):
             await connection.execute(f"SET LOCAL statement_timeout = '{TIMEOUT_SECONDS}s'")
-            changes: int = await connection.fetchval(FOLD, timeout=TIMEOUT_SECONDS)
-            await connection.execute(
-                SPLIT_GLOBAL, 2 * self.players, self.players, timeout=TIMEOUT_SECONDS
-            )
-            await connection.execute(MERGE, self.players // 2)
+            folded = await connection.fetchrow(FOLD, timeout=TIMEOUT_SECONDS)
+            if folded["departed"]:
+                await self._forget(connection, folded["departed"])
+            for split in (SPLIT_GLOBAL, SPLIT_SEASONS):
+                await connection.execute(
+                    split, 2 * self.players, self.players, timeout=TIMEOUT_SECONDS
+                )
+            await connection.execute(MERGE, self.players // 2, folded["seasons"])
+        changes: int = folded["changes"]
         return changes
+
+    async def _forget(self, connection: Connection, departed: list[object]) -> None:
+        """Remove the ids of deleted players from the starts of bands."""
+        for statement in (DELETE_EMPTY, RESTART_GLOBAL, RESTART_SEASONS):
+            await connection.execute(statement, departed)

@@ -134,6 +134,13 @@ def _rows_from(table: str, condition: str, start: tuple[str, str, str], limit: s
 
 GLOBAL: Final = Ranking("scores", "true", "board = 'global' AND season = 0")
 
+
+def season_ranking(board: int, season: int) -> Ranking:
+    """Return the ranking of a season; the arguments are the numbers of statement parameters."""
+    bands = f"board = ${board}::varchar AND season = ${season}::integer"
+    return Ranking("board_scores", f"{bands} AND NOT is_hidden", bands)
+
+
 _START: Final = "board, season, score, reached_at, user_id"
 _SAME_BAND: Final = (
     "(b.board, b.season, b.score, b.reached_at, b.user_id)"
@@ -143,7 +150,8 @@ _BAND_OF_PLACE: Final = find_band(
     "board = p.board AND season = p.season", "p.score", "p.reached_at", "p.user_id"
 )
 
-# Adds the changes to the bands, and returns their number.
+# Adds the changes to the bands. Returns their number, the boards and seasons that changed, and the
+# players who left a place and no longer exist.
 FOLD: Final = f"""
 WITH drained AS (
     DELETE FROM rank_changes RETURNING {_START}, players
@@ -157,10 +165,15 @@ WITH drained AS (
 ), updated AS (
     UPDATE rank_bands b SET players = b.players + m.players FROM moved m WHERE {_SAME_BAND}
 )
-SELECT count(*) FROM drained
+SELECT count(*) AS changes,
+    ARRAY(SELECT DISTINCT board || ' ' || season FROM drained) AS seasons,
+    ARRAY(SELECT DISTINCT d.user_id FROM drained d
+        WHERE players < 0 AND NOT EXISTS (SELECT FROM users u WHERE u.id = d.user_id)) AS departed
+FROM drained
 """
 
-# Merges every other band into the one before it if both together have at most $1 players.
+# Merges every other band of the boards and seasons $2 into the one before it if both together have
+# at most $1 players.
 MERGE: Final = f"""
 WITH pairs AS (
     SELECT {_START}, players, row_number() OVER board_order AS position,
@@ -168,7 +181,7 @@ WITH pairs AS (
         lag(score) OVER board_order AS score_before,
         lag(reached_at) OVER board_order AS reached_before,
         lag(user_id) OVER board_order AS user_before
-    FROM rank_bands WINDOW board_order AS (
+    FROM rank_bands WHERE board || ' ' || season = ANY($2) WINDOW board_order AS (
         PARTITION BY board, season ORDER BY score DESC, reached_at ASC, user_id DESC)
 ), merged AS MATERIALIZED (
     SELECT * FROM pairs WHERE position % 2 = 0 AND players + players_before <= $1
@@ -212,3 +225,26 @@ FROM parts WHERE position > 1
 
 
 SPLIT_GLOBAL: Final = split_bands("scores", "true", "board = 'global'")
+_SAME_SEASON: Final = "board = {0}.board AND season = {0}.season AND NOT is_hidden"
+SPLIT_SEASONS: Final = split_bands("board_scores", _SAME_SEASON.format("big"), "board <> 'global'")
+
+
+def restart_bands(table: str, condition: str, bands: str) -> str:
+    """Return a statement that lets bands that begin at a player of $1 begin at the next one.
+
+    The players of $1 have no place any more, so no player changes the band.
+    """
+    rows = _rows_from(table, condition, ("b.score", "b.reached_at", "b.user_id"), "1")
+    return f"""
+UPDATE rank_bands b SET (score, reached_at, user_id) = (
+    SELECT total_score, score_first_reached_at, user_id FROM ({rows}) r ORDER BY {ORDER} LIMIT 1
+)
+WHERE {bands} AND players > 0 AND b.user_id = ANY($1)
+"""
+
+
+RESTART_GLOBAL: Final = restart_bands("scores", "true", "b.board = 'global'")
+RESTART_SEASONS: Final = restart_bands(
+    "board_scores", _SAME_SEASON.format("b"), "b.board <> 'global'"
+)
+DELETE_EMPTY: Final = "DELETE FROM rank_bands WHERE players = 0 AND user_id = ANY($1)"

@@ -14,9 +14,9 @@ from tally.kit.ids import new_uuid
 from tally.scoreboard.model.errors import CacheUnavailable, RebuildInProgress
 from tally.scoreboard.model.scores import to_microseconds
 from tally.scoreboard.repository.database import Row
-from tally.scoreboard.repository.leaderboard import KEYS, LEADERBOARD, REBUILDING
+from tally.scoreboard.repository.leaderboard import LEADERBOARD, leaderboard_keys
+from tally.scoreboard.repository.ranked_scores import RankedScores
 from tally.scoreboard.repository.redis_client import InstrumentedRedis
-from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.scripts import ABANDON, LOAD, SWAP
 
 PAGE_SIZE: Final = 500
@@ -24,9 +24,14 @@ MARKER_TTL_SECONDS: Final = 60
 
 
 class LeaderboardRebuilder:
-    """Rebuilds the leaderboard of `redis` from `scores`."""
+    """Rebuilds a leaderboard in `redis` from `scores`; `name` is that of its sorted set."""
 
-    def __init__(self, redis: InstrumentedRedis, scores: ScoreRepository) -> None:
+    def __init__(
+        self, redis: InstrumentedRedis, scores: RankedScores, name: str = LEADERBOARD
+    ) -> None:
+        self._name = name
+        self._keys = leaderboard_keys(name)
+        self._marker = self._keys[3]
         self._redis = redis
         self._scores = scores
         self._load_script = redis.script(LOAD)
@@ -38,16 +43,16 @@ class LeaderboardRebuilder:
 
         Raises RebuildInProgress, or CacheUnavailable if Redis lost the partial leaderboard.
         """
-        new = f"{LEADERBOARD}:new:{new_uuid()}"
+        new = f"{self._name}:new:{new_uuid()}"
         async with self._redis.use("rebuild_begin") as client:
-            if not await client.set(REBUILDING, new, nx=True, ex=MARKER_TTL_SECONDS):
+            if not await client.set(self._marker, new, nx=True, ex=MARKER_TTL_SECONDS):
                 raise RebuildInProgress("A rebuild is already in progress")
         try:
             changed_at = await self._scores.last_change()
             await self._load_all(new)
             moment = 0 if changed_at is None else to_microseconds(changed_at)
             count: int = await self._redis.run(
-                "rebuild_swap", self._swap_script, KEYS, (new_uuid(), new, moment)
+                "rebuild_swap", self._swap_script, self._keys, (new_uuid(), new, moment)
             )
         except BaseException:
             await asyncio.shield(self._abandon(new))
@@ -75,12 +80,12 @@ class LeaderboardRebuilder:
         arguments: list[str | bytes | int] = [new, MARKER_TTL_SECONDS]
         for row in page:
             arguments += row
-        if not await self._redis.run("rebuild_load", self._load_script, (REBUILDING,), arguments):
+        if not await self._redis.run("rebuild_load", self._load_script, (self._marker,), arguments):
             raise _marker_lost()
 
     async def _abandon(self, new: str) -> None:
         try:
-            await self._redis.run("rebuild_abandon", self._abandon_script, (REBUILDING,), (new,))
+            await self._redis.run("rebuild_abandon", self._abandon_script, (self._marker,), (new,))
         except CacheUnavailable:
             return  # the marker is lost with Redis, or expires
 

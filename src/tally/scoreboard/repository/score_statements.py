@@ -17,7 +17,7 @@ WHERE e.action_id = $1
 # The first use of an action, by whichever token.
 FIND_USE: Final = """
 SELECT e.action_token_hash, e.user_id, e.score_delta, e.score_before, e.score_after, e.created_at,
-    c.response
+    c.response, e.boards
 FROM score_events e LEFT JOIN consumed_tokens c ON c.token_hash = e.action_token_hash
 WHERE e.action_id = $1
 """
@@ -78,18 +78,16 @@ MAX_TIME: Final = 10**16 - 1
 TIME_DIGITS: Final = 16
 _MICROSECONDS: Final = "extract(epoch FROM score_first_reached_at) * 1000000"
 _SORTABLE_TIME: Final = f"lpad(({MAX_TIME} - {_MICROSECONDS})::bigint::text, {TIME_DIGITS}, '0')"
-_ENTRY: Final = (
-    f"{_SORTABLE_TIME} || revision || ' ' || username || coalesce(' ' || avatar_url, '')"
-)
+ENTRY: Final = f"{_SORTABLE_TIME} || revision || ' ' || username || coalesce(' ' || avatar_url, '')"
 # Lowest rank first: a sorted set inserts ascending members with a third less work.
 ENTRIES: Final = f"""
-SELECT total_score::text, user_id::text || {_ENTRY}
+SELECT total_score::text, user_id::text || {ENTRY}
 FROM scores JOIN users ON users.id = user_id
 ORDER BY total_score ASC, score_first_reached_at DESC, user_id ASC
 """
 # In the form of Redis' replies, so that a page is compared as two lists.
 COMPARABLE: Final = f"""
 SELECT user_id::text, convert_to(total_score::text, 'UTF8'),
-    convert_to({_ENTRY}, 'UTF8')
+    convert_to({ENTRY}, 'UTF8')
 FROM scores JOIN users ON users.id = user_id
 """

@@ -21,6 +21,7 @@ from tally.scoreboard.model.scores import (
     Standing,
 )
 from tally.scoreboard.repository import score_statements as statements
+from tally.scoreboard.repository.board_changes import board_changes, translate_board_error
 from tally.scoreboard.repository.database import Database, Row
 
 # SQLSTATEs that `apply_score_change` raises; raising rolls back the use of the token.
@@ -54,8 +55,8 @@ class ScoreRepository:
         """Consume the token and add the points in one transaction and one round trip.
 
         If the action was scored before, with this or another token, return the outcome of its
-        first use; concurrent uses add once. Raises NotFound, ScoreOverflow or ForeignActionToken,
-        and then changes nothing.
+        first use; concurrent uses add once. Raises NotFound, ScoreOverflow, ForeignActionToken or
+        SeasonDue, and then changes nothing.
         """
         return await _CONFLICT_RETRY.call(lambda: self._apply(change), self.clock)
 
@@ -83,14 +84,14 @@ class ScoreRepository:
                 raise player_banned() from error
             if error.sqlstate == SCORE_OVERFLOW:
                 raise score_overflow() from error
-            raise
+            raise translate_board_error(error) or error from error
         if row is None:
             return await self._find_use(change)
         score = Score(
             change.user_id,
             row["username"],
             row["score_after"],
-            change.at,
+            row["reached_at"],
             row["revision"],
             row["avatar_url"],
         )
@@ -102,6 +103,7 @@ class ScoreRepository:
             row["score_after"],
             change.at,
             is_replay=False,
+            boards=board_changes(row["boards"]),
         )
 
     async def _find_use(self, change: ScoreChange) -> AppliedScoreChange:
@@ -123,6 +125,7 @@ class ScoreRepository:
             row["created_at"],
             is_replay=True,
             response=None if response is None else response.encode(),
+            boards=board_changes(row["boards"]),
         )
 
     async def store_response(self, token_hash: str, response: bytes) -> bytes:

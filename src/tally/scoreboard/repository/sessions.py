@@ -66,6 +66,12 @@ _REPLACE_HASH: Final = """
 UPDATE users SET password_hash = $3, updated_at = $4 WHERE id = $1 AND password_hash = $2
 RETURNING id
 """
+# Any other token of the player ends with the first that is used, and with a change of password.
+_DELETE_RESET_TOKENS: Final = "DELETE FROM password_reset_tokens WHERE user_id = $1"
+_USE_RESET: Final = """
+DELETE FROM password_reset_tokens WHERE token_hash = $1 AND expires_at > $2 RETURNING user_id
+"""
+_SET_HASH: Final = "UPDATE users SET password_hash = $2, updated_at = $3 WHERE id = $1"
 _DELETE_EXPIRED: Final = """
 DELETE FROM sessions WHERE id = ANY(ARRAY(
     SELECT id FROM sessions WHERE expires_at < $1
@@ -193,7 +199,24 @@ class PlayerSessionRepository:
                 return None
             # A new statement, so that it sees sessions created while the first one waited.
             rows = await connection.fetch(_REVOKE_ALL, user_id, now, change.session_id)
+            await connection.execute(_DELETE_RESET_TOKENS, user_id)
         return [_session(row) for row in rows]
+
+    async def reset_password(
+        self, token_hash: str, new_hash: str, now: datetime
+    ) -> tuple[str, list[PlayerSession]] | None:
+        """Use a reset token to set the password hash and revoke all sessions of its player.
+
+        Return the player and the sessions; None if the token is invalid, expired or was used.
+        """
+        async with self.database.use("reset_password") as connection, connection.transaction():
+            user_id = await connection.fetchval(_USE_RESET, token_hash, now)
+            if user_id is None:
+                return None
+            await connection.execute(_SET_HASH, user_id, new_hash, now)
+            rows = await connection.fetch(_REVOKE_ALL, user_id, now, None)
+            await connection.execute(_DELETE_RESET_TOKENS, user_id)
+        return str(user_id), [_session(row) for row in rows]
 
     async def delete_expired(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` sessions expired before a time, oldest first; return the count."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from tally.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from tally.kit import logs
@@ -25,6 +26,7 @@ from tally.scoreboard.service.account_throttle import (
     password_change_subject,
     sign_in_subject,
 )
+from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
 from tally.scoreboard.service.sessions import (
@@ -57,6 +59,7 @@ class PlayerAccounts:
     throttle: AccountThrottle
     sessions: PlayerSessions
     writer: LeaderboardWriter
+    boards: Boards
     clock: Clock
 
     async def register(
@@ -151,10 +154,13 @@ class PlayerAccounts:
 
     async def update(self, user_id: str, change: ProfileChange) -> User:
         """Change the username, the email address or the avatar, also on the leaderboard."""
-        user = await self.accounts.update(user_id, change, self.clock.now())
+        user = await self.boards.after_due_seasons(
+            partial(self.accounts.update, user_id, change, self.clock.now())
+        )
         score = await self.scores.find(user_id)
         if score is not None:
             await self.writer.put_player(score)
+        await self.boards.refresh(user_id)
         _log.info("Account changed", action="account_changed")
         return user
 
@@ -165,9 +171,13 @@ class PlayerAccounts:
         return await self.events.find_by_user(user_id, limit, after)
 
     async def delete(self, user_id: str) -> None:
-        """Delete the account, its score and its sessions; its score events become anonymous."""
+        """Delete the account, its scores and its sessions; its score events become anonymous."""
         await self.sessions.revoke_all(user_id)
-        if not await self.accounts.delete(user_id):
+        places = await self.boards.after_due_seasons(
+            partial(self.accounts.delete, user_id, self.clock.now())
+        )
+        if places is None:
             raise NotFound("User does not exist", code="user_not_found")
         await self.writer.remove_player(user_id)
+        await self.boards.remove(user_id, places, is_deleted=True)
         _log.info("Account deleted", action="account_deleted")

@@ -14,7 +14,7 @@ from tally.scoreboard.repository.drift import DriftChecker
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.repository.rebuild import LeaderboardRebuilder
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
+from tally.scoreboard.service.ports import ChangeListener
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 _log = logs.logger()
@@ -30,7 +30,7 @@ class CacheSync:
     session_cache: SessionCache
     backlog: Backlog
     breaker: RedisBreaker
-    broadcaster: LeaderboardBroadcaster
+    listener: ChangeListener
     clock: Clock
 
     async def catch_up(self) -> None:
@@ -64,7 +64,7 @@ class CacheSync:
         except BaseException:
             self.backlog.needs_rebuild = self.backlog.needs_rebuild or was_needed
             raise
-        self.broadcaster.notify_change()
+        self.listener.notify_change()
         return players
 
     async def check_drift(self, *, repair: bool) -> DriftReport:
@@ -78,7 +78,7 @@ class CacheSync:
                 repaired=report.repaired,
             )
         if report.repaired:
-            self.broadcaster.notify_change()
+            self.listener.notify_change()
         return report
 
     async def verify(self) -> None:
@@ -115,4 +115,4 @@ class CacheSync:
             await self.breaker.call(partial(self.cache.put, score))
             self.backlog.mark_written(score)
         _log.info("Queued changes written to Redis", action="backlog_written", scores=len(scores))
-        self.broadcaster.notify_change()
+        self.listener.notify_change()

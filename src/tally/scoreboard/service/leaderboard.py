@@ -11,7 +11,8 @@ from typing import TypeVar
 from tally.errors import NotFound, TallyError
 from tally.scoreboard.model.scores import LeaderboardPage, Standing
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
-from tally.scoreboard.repository.scores import ScoreRepository, player_banned
+from tally.scoreboard.repository.ranked_scores import RankedScores
+from tally.scoreboard.repository.scores import player_banned
 from tally.scoreboard.service.backlog import Backlog
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
@@ -23,7 +24,7 @@ class Leaderboard:
     """Reads pages of the leaderboard and single standings."""
 
     cache: LeaderboardCache
-    scores: ScoreRepository
+    scores: RankedScores
     breaker: RedisBreaker
     backlog: Backlog
 

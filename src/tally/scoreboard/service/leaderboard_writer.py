@@ -7,8 +7,8 @@ from tally.errors import Unavailable
 from tally.scoreboard.model.scores import MAX_SCORE, Score
 from tally.scoreboard.repository.leaderboard import LeaderboardCache
 from tally.scoreboard.service.backlog import Backlog
-from tally.scoreboard.service.broadcaster import LeaderboardBroadcaster
 from tally.scoreboard.service.leaderboard import Leaderboard
+from tally.scoreboard.service.ports import ChangeListener
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 
@@ -18,7 +18,7 @@ class LeaderboardWriter:
 
     cache: LeaderboardCache
     leaderboard: Leaderboard
-    broadcaster: LeaderboardBroadcaster
+    listener: ChangeListener
     backlog: Backlog
     breaker: RedisBreaker
 
@@ -32,17 +32,17 @@ class LeaderboardWriter:
         if rank is None:
             standing, _ = await self.leaderboard.standing(score.user_id)
             rank = standing.rank
-        self.broadcaster.notify_rank(rank)
+        self.listener.notify_rank(rank)
         return rank
 
     async def put_player(self, score: Score) -> None:
         """Write the score of a player who is new, changed or unbanned."""
         if not await self.breaker.try_call(partial(self.cache.put, score)):
             self.backlog.add_score(score)
-        self.broadcaster.notify_change()
+        self.listener.notify_change()
 
     async def remove_player(self, user_id: str, revision: int = MAX_SCORE) -> None:
         """Remove a deleted player, or one who was banned after this revision of the score."""
         if not await self.breaker.try_call(partial(self.cache.remove, user_id, revision)):
             self.backlog.add_removed(user_id, revision)
-        self.broadcaster.notify_change()
+        self.listener.notify_change()

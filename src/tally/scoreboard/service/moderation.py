@@ -1,12 +1,14 @@
 """Moderation: operators adjust scores and ban players; boards, Redis and streams follow."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.scoreboard.model.scores import Adjustment, Standing
 from tally.scoreboard.repository.moderation import ModerationRepository
 from tally.scoreboard.repository.scores import ScoreRepository
+from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.leaderboard import Leaderboard
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 
@@ -21,11 +23,14 @@ class Moderation:
     scores: ScoreRepository
     leaderboard: Leaderboard
     writer: LeaderboardWriter
+    boards: Boards
     clock: Clock
 
     async def adjust(self, adjustment: Adjustment) -> tuple[int, int, Standing]:
         """Return the points added, the score after that, and the player's current standing."""
-        delta, after = await self.players.adjust(adjustment, self.clock.now())
+        delta, after = await self.boards.after_due_seasons(
+            partial(self.players.adjust, adjustment, self.clock.now())
+        )
         await self._write_through(adjustment.user_id)
         _log.info(
             "Score adjusted",
@@ -33,21 +38,31 @@ class Moderation:
             player=adjustment.user_id,
             scoreDelta=delta,
             newScore=after,
+            board=adjustment.board,
         )
-        standing, _ = await self.leaderboard.standing(adjustment.user_id)
+        if adjustment.board is not None:
+            _, standing, _ = await self.boards.standing(adjustment.board, adjustment.user_id)
+        else:
+            standing, _ = await self.leaderboard.standing(adjustment.user_id)
         return delta, after, standing
 
     async def ban(self, user_id: str) -> None:
         """Hide the player from every leaderboard; the score is kept."""
-        revision = await self.players.ban(user_id, self.clock.now())
-        if revision is None:
+        banned = await self.boards.after_due_seasons(
+            partial(self.players.ban, user_id, self.clock.now())
+        )
+        if banned is None:
             return
+        revision, places = banned
         await self.writer.remove_player(user_id, revision)
+        await self.boards.remove(user_id, places)
         _log.warning("Player banned", action="player_banned", player=user_id)
 
     async def unban(self, user_id: str) -> None:
         """Show the player again, with the score from before the ban."""
-        if not await self.players.unban(user_id, self.clock.now()):
+        if not await self.boards.after_due_seasons(
+            partial(self.players.unban, user_id, self.clock.now())
+        ):
             return
         await self._write_through(user_id)
         _log.info("Player unbanned", action="player_unbanned", player=user_id)
@@ -56,3 +71,4 @@ class Moderation:
         score = await self.scores.find(user_id)
         if score is not None:
             await self.writer.put_player(score)
+        await self.boards.refresh(user_id)

@@ -10,6 +10,7 @@ from tally.kit.clock import Clock
 from tally.scoreboard.repository.actions import ActionRepository
 from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.failed_sign_ins import FailedSignInRepository
+from tally.scoreboard.repository.password_resets import PasswordResetRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.repository.sessions import PlayerSessionRepository
 from tally.scoreboard.service.account_throttle import BACK_OFF
@@ -32,6 +33,7 @@ class Retention:
     scores: ScoreRepository
     actions: ActionRepository
     failed_sign_ins: FailedSignInRepository
+    resets: PasswordResetRepository
     clock: Clock
     events_days: int
 
@@ -50,6 +52,8 @@ class Retention:
             ),
             "scoreEvents": await self._delete(self.events.delete_old, cutoff),
             "completedActions": await self._delete(self.actions.delete_old, cutoff),
+            # Not named after tokens either.
+            "passwordResets": await self._delete(self.resets.delete_expired, now),
             "failedSignIns": await self._delete(
                 self.failed_sign_ins.delete_old, now - BACK_OFF.forget_after
             ),

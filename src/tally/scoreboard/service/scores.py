@@ -21,20 +21,25 @@ from tally.scoreboard.model.scores import AppliedScoreChange, ScoreChange
 from tally.scoreboard.repository.cache import ResponseCache
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.action_tokens import ActionToken, ActionTokens, invalid_action_token
+from tally.scoreboard.service.boards import BoardResult, Boards
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.redis_breaker import RedisBreaker
 
 _log = logs.logger()
 
 
-class ScoreUpdateResponse(msgspec.Struct, frozen=True):
-    """The response to a score update, which is stored for replays."""
+class ScoreUpdateResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The response to a score update, which is stored for replays.
+
+    The score and rank are those of the global leaderboard; `boards` has those of named boards.
+    """
 
     user_id: str
     new_score: int
     score_added: int
     rank: int
     updated_at: datetime
+    boards: tuple[BoardResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ class ScoreUpdates:
     scores: ScoreRepository
     responses: ResponseCache
     writer: LeaderboardWriter
+    boards: Boards
     breaker: RedisBreaker
     clock: Clock
 
@@ -78,7 +84,7 @@ class ScoreUpdates:
             at=now,
             client_info=client_info,
         )
-        applied = await self.scores.apply(change)
+        applied = await self.boards.after_due_seasons(partial(self.scores.apply, change))
         response = applied.response or await self._complete(token.user_id, applied)
         await self._cache_response(token, response)
         return response, applied.is_replay
@@ -97,8 +103,16 @@ class ScoreUpdates:
         if score is None:
             raise NotFound("User does not exist", code="user_not_found")
         rank = await self.writer.put_score(score)
+        boards = [
+            await self.boards.write(user_id, applied.score, change) for change in applied.boards
+        ]
         response = ScoreUpdateResponse(
-            user_id, applied.score_after, applied.score_delta, rank, applied.at
+            user_id,
+            applied.score_after,
+            applied.score_after - applied.score_before,
+            rank,
+            applied.at,
+            tuple(boards),
         )
         stored = await self.scores.store_response(applied.token_hash, msgspec.json.encode(response))
         if not applied.is_replay:

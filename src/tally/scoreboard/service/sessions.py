@@ -244,6 +244,16 @@ class PlayerSessions:
         await self.revoke_tokens(revoked)
         return True
 
+    async def reset_password(self, token_hash: str, new_hash: str) -> bool:
+        """Use a reset token: set the password hash, and revoke all sessions of the player."""
+        used = await self.sessions.reset_password(token_hash, new_hash, self.clock.now())
+        if used is None:
+            return False
+        user_id, revoked = used
+        logs.bind(user_id=user_id)
+        await self.revoke_tokens(revoked)
+        return True
+
     async def revoke_tokens(self, sessions: Sequence[PlayerSession]) -> None:
         """Revoke the access tokens of sessions in Redis, or queue the revocations."""
         now = self.clock.now()

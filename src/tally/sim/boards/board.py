@@ -27,6 +27,7 @@ from tally.sim.boards.devices_client import (
     BoardCapabilities,
     BoardReading,
     BoardRegistration,
+    BoardState,
     DevicesClient,
 )
 from tally.sim.boards.sensors import SENSOR_NAMES, GreenhouseSensors
@@ -34,6 +35,8 @@ from tally.sim.boards.sensors import SENSOR_NAMES, GreenhouseSensors
 MAX_BATCH_SIZE: Final = 100
 BUFFER_CAPACITY: Final = 100_000
 FIRMWARE_VERSION: Final = "1.0.16"
+MIN_INTERVAL: Final = 0.1
+MAX_INTERVAL: Final = 86_400
 # When the retries are exhausted, the board tries again with its next reading.
 BOARD_RETRY_POLICY: Final = RetryPolicy(attempts=8, base=0.5, cap=60, deadline=300)
 
@@ -83,6 +86,8 @@ class VirtualBoard:
     buffer: deque[BufferedReading] = field(default_factory=deque)
     boot_id: str = ""
     confirmation_id: str | None = None
+    # In flash, like the buffer: the desired state that the board has applied.
+    applied: BoardState = field(default_factory=lambda: BoardState(0, {}))
     measured_count: int = 0
     dropped_count: int = 0
     _window_start: int = 0
@@ -130,11 +135,25 @@ class VirtualBoard:
             self.boot_id,
             FIRMWARE_VERSION,
             BoardCapabilities(SENSOR_NAMES, features),
+            self.applied.version,
         )
         confirmation = await self.retry_policy.call(
             lambda: self.devices.register(registration), self.clock, self.rng
         )
         self.confirmation_id = confirmation.confirmation_id
+        self._apply(confirmation.desired_state)
+
+    def interval(self, default: float) -> float:
+        """Return the seconds between readings: `interval_s` of the desired state, if valid."""
+        wanted = self.applied.state.get("interval_s")
+        if isinstance(wanted, bool) or not isinstance(wanted, int | float):
+            return default
+        return wanted if MIN_INTERVAL <= wanted <= MAX_INTERVAL else default
+
+    def _apply(self, desired: BoardState | None) -> None:
+        """Apply a desired state; the next request reports its version."""
+        if desired is not None:
+            self.applied = desired
 
     async def deliver(self) -> None:
         """Send the buffer, oldest first; raises the same errors as `register`."""
@@ -152,11 +171,18 @@ class VirtualBoard:
                 self._batch_size = max(1, self._batch_size // 2)
                 continue
             self._remove_delivered(batch, receipt)
+            self._apply(receipt.desired_state)
 
     async def _send(self, batch: Sequence[BufferedReading]) -> BatchReceipt:
         readings = tuple(self._with_boot_id(buffered) for buffered in batch)
         return await self.devices.send(
-            BoardBatch(self.hardware_id, self.boot_id, FIRMWARE_VERSION, readings)
+            BoardBatch(
+                self.hardware_id,
+                self.boot_id,
+                FIRMWARE_VERSION,
+                readings,
+                self.applied.version,
+            )
         )
 
     def _with_boot_id(self, buffered: BufferedReading) -> BoardReading:

@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from pyreqwest.client import Client
@@ -46,6 +46,14 @@ class BoardRegistration(msgspec.Struct, frozen=True):
     boot_id: str
     firmware_version: str
     capabilities: BoardCapabilities
+    state_version: int = 0
+
+
+class BoardState(msgspec.Struct, frozen=True):
+    """A desired state for the board to apply."""
+
+    version: int
+    state: dict[str, Any]
 
 
 class BoardConfirmation(msgspec.Struct, frozen=True):
@@ -53,6 +61,7 @@ class BoardConfirmation(msgspec.Struct, frozen=True):
 
     confirmation_id: str
     status: str
+    desired_state: BoardState | None = None
 
 
 class BoardReading(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,6 +81,7 @@ class BoardBatch(msgspec.Struct, frozen=True):
     boot_id: str
     firmware_version: str
     readings: tuple[BoardReading, ...]
+    state_version: int = 0
 
 
 class BoardRejection(msgspec.Struct, frozen=True):
@@ -88,6 +98,7 @@ class BatchReceipt(msgspec.Struct, frozen=True):
     acknowledged_batch_ids: frozenset[str]
     duplicate_batch_ids: frozenset[str]
     rejected: tuple[BoardRejection, ...]
+    desired_state: BoardState | None = None
 
 
 @dataclass(slots=True)

@@ -116,7 +116,7 @@ class BoardFleet:
             if offline_windows == 0:
                 self.offline.discard(board.hardware_id)
                 has_readings.set()
-            await self.clock.sleep(behaviour.interval)
+            await self.clock.sleep(board.interval(behaviour.interval))
 
     async def _deliver(self, board: VirtualBoard, has_readings: asyncio.Event) -> None:
         while not is_cancelled():

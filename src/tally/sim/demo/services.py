@@ -22,6 +22,7 @@ from tally.sim.command_line import (
     APNS_MANAGE_PORT,
     APNS_PUSH_PORT,
     COGNITO_PORT,
+    MAIL_PORT,
     OIDC_PORT,
     SPORTMONKS_PORT,
     STRAVA_PORT,
@@ -29,6 +30,7 @@ from tally.sim.command_line import (
 from tally.sim.demo.match_schedule import MatchSchedule, load_matches, marquee_leagues
 from tally.sim.demo.phones import DemoPhones
 from tally.sim.demo.state import DemoState
+from tally.sim.mail.simulator import MailSimulator
 from tally.sim.oidc.cognito import CognitoSimulator
 from tally.sim.oidc.pool import COLLECT_CLIENT
 from tally.sim.oidc.simulator import OidcSimulator
@@ -53,6 +55,7 @@ class SimulatedServices:
     match_schedule: MatchSchedule | None = None
     apns: ApnsSimulator | None = None
     phones: DemoPhones | None = None
+    mail: MailSimulator | None = None
 
     @property
     def urls(self) -> list[tuple[str, str]]:
@@ -63,6 +66,7 @@ class SimulatedServices:
             ("Sign-in for cricket", self.cognito and self.cognito.url),
             ("SportMonks", self.sportmonks and self.sportmonks.url),
             ("APNs", self.apns and self.apns.url),
+            ("Mails to players", self.mail and self.mail.url),
         ]
         return [(name, url) for name, url in candidates if url]
 
@@ -81,6 +85,8 @@ async def simulated_services(
             services = await _start_cognito(stack, services, clock)
             services = await _start_sportmonks(stack, services, clock)
             services = await _start_apns(stack, services, clock, state)
+        if "scoreboard" in settings.backends:
+            services = await _start_mail(stack, services, clock)
         yield services
 
 
@@ -186,6 +192,18 @@ async def _start_apns(
         else None
     )
     return replace(services, settings=settings, apns=apns, phones=phones)
+
+
+async def _start_mail(
+    stack: AsyncExitStack, services: SimulatedServices, clock: Clock
+) -> SimulatedServices:
+    if services.settings.scoreboard_smtp_url is not None:
+        return services
+    mail = MailSimulator(clock)
+    mail.faults.limit_requests(MAX_LOG_ENTRIES)
+    await stack.enter_async_context(mail.serving(port=_free_port(MAIL_PORT)))
+    settings = replace(services.settings, scoreboard_smtp_url=Secret(mail.smtp_url))
+    return replace(services, settings=settings, mail=mail)
 
 
 def _free_port(port: int) -> int:

@@ -3,9 +3,9 @@
 import base64
 import binascii
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jwt
 from starlette.requests import Request
@@ -17,6 +17,13 @@ from tally.sim.oidc.pool import UserPool
 from tally.sim.request_parsing import read_bearer_token, read_form
 
 NO_STORE: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+
+class AccessClaims(NamedTuple):
+    """Whose access token it is, and what it allows."""
+
+    subject: str
+    scopes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,8 @@ class TokenEndpoint:
         return Response(status_code=200)
 
     async def user_info(self, request: Request) -> Response:
-        subject = verify_access_token(self.pool, read_bearer_token(request))
-        user = self.pool.users.find(subject or "")
+        claims = verify_access_token(self.pool, read_bearer_token(request))
+        user = None if claims is None else self.pool.users.find(claims.subject)
         if user is None:
             description = "Access token is not valid"
             challenge = {
@@ -106,8 +113,8 @@ class TokenEndpoint:
         return client
 
 
-def verify_access_token(pool: UserPool, token: str) -> str | None:
-    """The subject of a valid access token of this pool; None if it is invalid."""
+def verify_access_token(pool: UserPool, token: str) -> AccessClaims | None:
+    """The claims of a valid access token of this pool; None if it is invalid."""
     try:
         key = pool.keys.find(jwt.get_unverified_header(token).get("kid", ""))
         if key is None:
@@ -118,7 +125,7 @@ def verify_access_token(pool: UserPool, token: str) -> str | None:
     except jwt.PyJWTError:
         return None
     is_valid = claims.get("token_use") == "access" and claims["exp"] > pool.clock.seconds()
-    return claims.get("sub") if is_valid else None
+    return AccessClaims(claims["sub"], claims["scope"].split()) if is_valid else None
 
 
 def _error_response(error: OAuthError) -> Response:

@@ -16,6 +16,8 @@ from tally.sim.oidc.pool import UserPool
 from tally.sim.oidc.tokens import verify_access_token
 from tally.sim.request_parsing import read_json_body
 
+# What a user's token must allow for the user to be deleted with it.
+ADMIN_SCOPE: Final = "aws.cognito.signin.user.admin"
 TARGET_PREFIX: Final = "AWSCognitoIdentityProviderService."
 MEDIA_TYPE: Final = "application/x-amz-json-1.1"
 
@@ -43,9 +45,13 @@ class UserPoolApi:
             return _error_response("UnknownOperationException", "Unknown operation")
         body = await read_json_body(request, UserDeletion)
         if operation == "DeleteUser":
-            user = self.pool.users.find(verify_access_token(self.pool, body.access_token) or "")
-            if user is None:
+            claims = verify_access_token(self.pool, body.access_token)
+            user = None if claims is None else self.pool.users.find(claims.subject)
+            if claims is None or user is None:
                 return _error_response("NotAuthorizedException", "Invalid Access Token")
+            if ADMIN_SCOPE not in claims.scopes:
+                message = "Access Token does not have required scopes"
+                return _error_response("NotAuthorizedException", message)
         else:
             if body.user_pool_id != self.pool.pool_id:
                 return _error_response(

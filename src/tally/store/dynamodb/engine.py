@@ -158,14 +158,14 @@ class DynamoDBEngine:
         )
 
     async def update(self, operation: Update) -> WriteResult:
-        validate.check_update(operation)
+        validate.check_write(operation)
         request = requests.update_request(operation, self._name)
         return responses.parse_write(
             await self._send(RequestKind.WRITE, operation, self._client.update_item, request)
         )
 
     async def delete(self, operation: Delete) -> WriteResult:
-        validate.check_delete(operation)
+        validate.check_write(operation)
         request = requests.delete_request(operation, self._name)
         return responses.parse_write(
             await self._send(RequestKind.WRITE, operation, self._client.delete_item, request)

@@ -5,12 +5,12 @@ double both. Every index entry that a write changes counts as a write.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tally.store.api import Capacity, IndexUnits, TransactionResult, WriteResult
-from tally.store.sqlite.layout import ItemChange
+from tally.store.sqlite.layout import WRITE_STEP_BYTES, IndexLayout, ItemChange
 
 _READ_STEP_BYTES = 4096
-WRITE_STEP_BYTES = 1024
 _ONE_UNIT, _HALF_A_UNIT = Capacity(read=1.0), Capacity(read=0.5)
 
 
@@ -47,7 +47,7 @@ def write_steps(size: int) -> int:
 
 def write_units(size: int) -> float:
     """Return the cost of writing this many bytes."""
-    return float(write_steps(size))
+    return 1.0 if size <= WRITE_STEP_BYTES else float(write_steps(size))
 
 
 def table_units(change: ItemChange) -> float:
@@ -57,43 +57,52 @@ def table_units(change: ItemChange) -> float:
 
 def index_units(change: ItemChange) -> IndexUnits:
     """Return the cost of each index whose entry a change affects."""
-    costs: list[tuple[str, float]] = []
-    for index in change.layout.indexes:
-        before = (
-            index.project(change.before)
-            if change.before is not None and index.read_key(change.before)
-            else None
-        )
-        after = (
-            index.project(change.after)
-            if change.after is not None and index.read_key(change.after)
-            else None
-        )
-        if before == after:
-            continue
-        old = 0 if before is None else index.projected_size(before, change.before_size)
-        new = 0 if after is None else index.projected_size(after, change.after_size)
-        if (
-            before is not None
-            and after is not None
-            and index.read_key(before) != index.read_key(after)
-        ):
-            costs.append((index.index.name, write_units(old) + write_units(new)))
-        else:
-            costs.append((index.index.name, write_units(max(old, new))))
-    return tuple(costs)
+    indexes = change.layout.indexes
+    if not indexes:
+        return ()
+    costs = [(index.index.name, _index_units(index, change)) for index in indexes]
+    return tuple((name, units) for name, units in costs if units)
+
+
+def _index_units(index: IndexLayout, change: ItemChange) -> float:
+    old_key = index.read_key(change.before) if change.before is not None else None
+    new_key = index.read_key(change.after) if change.after is not None else None
+    before = None if change.before is None or old_key is None else index.project(change.before)
+    after = None if change.after is None or new_key is None else index.project(change.after)
+    if before == after:
+        return 0.0
+    old = 0 if before is None else index.projected_size(before, change.before_size)
+    new = 0 if after is None else index.projected_size(after, change.after_size)
+    if before is not None and after is not None and old_key != new_key:
+        return write_units(old) + write_units(new)
+    return write_units(max(old, new))
+
+
+@lru_cache
+def write_result(units: float, indexes: IndexUnits = ()) -> WriteResult:
+    """Return the result of a write without an item; most writes cost the same and share one."""
+    return WriteResult(None, Capacity(write=units + sum(cost for _, cost in indexes)), indexes)
 
 
 def transaction_result(changes: Iterable[ItemChange | None]) -> TransactionResult:
     """Return the cost of a transaction's writes and checks, which is double that of single ones."""
-    parts = tuple(_CHECKED if change is None else _transacted(change) for change in changes)
-    return TransactionResult(Capacity(write=sum(part.capacity.write for part in parts)), parts)
+    return _transaction_result(tuple(map(_transacted, changes)))
 
 
-def _transacted(change: ItemChange) -> WriteResult:
+@lru_cache
+def total_result(units: float) -> TransactionResult:
+    """Return the result of a transaction of the bulk path, which does not tell the parts apart."""
+    return TransactionResult(Capacity(write=units))
+
+
+def _transacted(change: ItemChange | None) -> tuple[float, IndexUnits]:
+    if change is None:  # a check
+        return 2.0, ()
     indexes = tuple((name, 2.0 * units) for name, units in index_units(change))
-    units = 2.0 * table_units(change) + sum(cost for _, cost in indexes)
-    return WriteResult(None, Capacity(write=units), indexes)
+    return 2.0 * table_units(change), indexes
 
 
-_CHECKED = WriteResult(None, Capacity(write=2.0))
+@lru_cache
+def _transaction_result(costs: tuple[tuple[float, IndexUnits], ...]) -> TransactionResult:
+    parts = tuple(write_result(units, indexes) for units, indexes in costs)
+    return TransactionResult(Capacity(write=sum(part.capacity.write for part in parts)), parts)

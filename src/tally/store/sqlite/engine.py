@@ -56,16 +56,20 @@ from tally.store.sqlite.scrub import Scrubber
 from tally.store.sqlite.state import read_state, write_state
 from tally.store.sqlite.sweep import sweep
 from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
-from tally.store.sqlite.transactions import PreparedTransaction, transact, try_transact
+from tally.store.sqlite.transactions import (
+    PreparedTransaction,
+    prepare_transaction,
+    transact,
+    try_transact,
+)
 from tally.store.sqlite.writer_thread import WriterThread
-from tally.store.sqlite.writes import encode_write, prepare
+from tally.store.sqlite.writes import observe_put, prepare
 from tally.store.validate import (
     KeyRange,
     check_batch_get,
     check_batch_write,
     check_query,
     check_scan,
-    check_transaction,
     check_transaction_get,
     check_transaction_size,
 )
@@ -193,10 +197,10 @@ class SqliteEngine:
         layout = self._layout(table)
         writes: list[Write] = [Put(table, item) for item in operation.puts]
         writes += [Delete(table, key) for key in operation.deletes]
-        jobs = [
-            self._writer.submit(prepared)
-            for prepared in [prepare(layout, write) for write in writes]
-        ]
+        prepared = [prepare(layout, write) for write in writes]
+        for write_of_batch in prepared:
+            observe_put(write_of_batch)
+        jobs = [*map(self._writer.submit, prepared)]
         written: list[WriteResult] = await asyncio.gather(*jobs)
         return BatchWriteResult(
             None,
@@ -400,22 +404,11 @@ class SqliteEngine:
 
     def _write(self, write: Put | Update | Delete) -> "asyncio.Future[WriteResult]":
         prepared = prepare(self._layout(write.table), write)
+        observe_put(prepared)
         return self._writer.submit(prepared)
 
     def _prepare_transaction(self, operation: Transaction) -> PreparedTransaction:
-        """Validate and encode a transaction for the stored tables."""
-        layouts = [self._layout(write.table) for write in operation.writes]
-        writes = [
-            replace(write, table=layout.table)
-            for layout, write in zip(layouts, operation.writes, strict=True)
-        ]
-        operation = Transaction(tuple(writes), operation.token)
-        sizes = check_transaction(operation)
-        steps = zip(layouts, writes, sizes, strict=True)
-        return PreparedTransaction(
-            operation,
-            [(layout, encode_write(layout, write, size)) for layout, write, size in steps],
-        )
+        return prepare_transaction(operation, self._layout)
 
     # The methods below run on the writer thread inside its transaction, with the stored tables.
 

@@ -8,12 +8,20 @@ holds stale values.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from tally.store.expressions import Path
-from tally.store.schema import Index, StreamView, Table, check_item_keys, projected_names
+from tally.store.schema import (
+    MAX_PARTITION_BYTES,
+    MAX_SORT_BYTES,
+    Index,
+    StreamView,
+    Table,
+    check_item_keys,
+    projected_names,
+)
 from tally.store.sqlite.columns import pack_columns, to_columns
 from tally.store.sqlite.declarations import declare
 from tally.store.sqlite.expiry import ExpiryRecord, expiry_recorder
@@ -27,6 +35,8 @@ from tally.store.sqlite.keys import (
 from tally.store.sqlite.shapes import ItemPacker, Shapes
 from tally.store.values import Item, measure_item
 
+WRITE_STEP_BYTES: Final = 1024  # a write costs a unit per step
+_REPLACE: Final = "ON CONFLICT (pk, sk) DO UPDATE SET item = excluded.item, size = excluded.size"
 # The columns of a row: pk, sk, item, size.
 Row: TypeAlias = tuple[bytes, bytes, bytes, int]
 
@@ -104,11 +114,12 @@ class Layout:
     expires: Callable[[Mapping[str, Any]], float | None]
     # Returns the expiry records of rows by their keys and expiry times.
     expiry_records: Callable[[Sequence[RowKey], Sequence[float | None]], list[ExpiryRecord]]
+    # Validates and encodes an item.
+    encode_item: Callable[[Item], Row]
     # Validates and encodes items; the second argument holds their common attributes.
     encode_rows: Callable[[Sequence[Item], Item], "RowBatch"]
     indexes: tuple[IndexLayout, ...]
     select: str
-    upsert: str
     delete: str
     stream: StreamLayout | None  # `change_log.py`
     ranges: dict[tuple[Any, ...], str] = field(default_factory=dict)
@@ -144,6 +155,20 @@ class Layout:
             marks = ",".join(["(?,?,?,?)"] * count)  # SQLite does not cache very long statements
             statement = self.ranges["insert", count] = (
                 f"INSERT OR FAIL INTO {self.rows} VALUES {marks}"
+            )
+        return statement
+
+    def upsert_rows(self, count: int, *, keeps_larger: bool = False) -> str:
+        """Return the statement that inserts or replaces this many rows.
+
+        `keeps_larger`: it skips existing items whose write would cost more than the new one's.
+        """
+        statement = self.ranges.get(("upsert", count, keeps_larger))
+        if statement is None:
+            step = WRITE_STEP_BYTES
+            where = f" WHERE (size - 1) / {step} <= (excluded.size - 1) / {step}"
+            statement = self.ranges["upsert", count, keeps_larger] = (
+                f"{self.insert_new(count)} {_REPLACE}{where if keeps_larger else ''}"
             )
         return statement
 
@@ -187,6 +212,7 @@ def compile_layout(
     `building` names the indexes that are not complete yet.
     """
     rows, packer = rows_name(table.name), shapes.packer(table)
+    encode_item = _item_encoder(table, packer)
     return Layout(
         table=table,
         declaration=declare(table, building, stream_id),
@@ -197,14 +223,13 @@ def compile_layout(
         packer=packer,
         expires=_expiry_reader(table),
         expiry_records=expiry_recorder(table),
-        encode_rows=_row_encoder(table, packer),
+        encode_item=encode_item,
+        encode_rows=_row_encoder(table, packer, encode_item),
         indexes=tuple(
             _compile_index(table, index, entries_name(table.name, index.name, building))
             for index in table.by_name.values()
         ),
         select=f"SELECT item, size FROM {rows} WHERE pk = ? AND sk = ?",
-        upsert=f"INSERT INTO {rows} VALUES (?, ?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE"
-        " SET item = excluded.item, size = excluded.size",
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",
         stream=_compile_stream(table, stream_id),
     )
@@ -240,8 +265,26 @@ def _to_times(values: Sequence[Any]) -> list[float | None]:
     return [*map(float if {*map(type, values)} <= {int, Decimal} else _to_time, values)]
 
 
-def _row_encoder(table: Table, packer: ItemPacker) -> Callable[[Sequence[Item], Item], RowBatch]:
-    expires, read_key = _expiry_reader(table), row_key_reader(table)
+def _item_encoder(table: Table, packer: ItemPacker) -> Callable[[Item], Row]:
+    read_key, min_sort_bytes = row_key_reader(table), 1 if table.sort else 0
+    has_simple_key = not table.by_name and all(part.type == "S" for part in table.key)
+
+    def encode(item: Item) -> Row:
+        values, size = packer.read(item)
+        if values is None or not has_simple_key:
+            check_item_keys(table, item, size)
+        pk, sk = read_key(item)
+        if not (0 < len(pk) <= MAX_PARTITION_BYTES and min_sort_bytes <= len(sk) <= MAX_SORT_BYTES):
+            check_item_keys(table, item, size)
+        return pk, sk, packer.pack(item, values), size
+
+    return encode
+
+
+def _row_encoder(
+    table: Table, packer: ItemPacker, encode_item: Callable[[Item], Row]
+) -> Callable[[Sequence[Item], Item], RowBatch]:
+    expires = _expiry_reader(table)
     record = expiry_recorder(table)
 
     def encode_each(items: Sequence[Item], common: Item) -> RowBatch:
@@ -249,9 +292,8 @@ def _row_encoder(table: Table, packer: ItemPacker) -> Callable[[Sequence[Item], 
         times: list[float | None] = []
         for item in items:
             whole = {**common, **item}
-            size = measure_item(whole)
-            check_item_keys(table, whole, size)
-            rows.append((*read_key(whole), packer.pack(whole), size))
+            rows.append(encode_item(whole))
+            packer.observe_packed(whole, rows[-1][2])
             times.append(expires(whole))
         keys = [row[:2] for row in rows]
         return RowBatch(keys, rows, record(keys, times) if table.ttl else [])
@@ -295,10 +337,14 @@ def _compile_index(table: Table, index: Index, name: str) -> IndexLayout:
 
 
 def create_rows(table: str) -> str:
-    """Return the statement that creates a table's rows."""
+    """Return the statement that creates a table's rows.
+
+    `item` and `size` are never NULL, but declared so, a statement that replaces several rows would
+    need a statement journal, which costs as much as the rows.
+    """
     return (
-        f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB NOT"
-        " NULL, size INTEGER NOT NULL, PRIMARY KEY (pk, sk)) WITHOUT ROWID"
+        f"CREATE TABLE {rows_name(table)} (pk BLOB NOT NULL, sk BLOB NOT NULL, item BLOB,"
+        " size INTEGER, PRIMARY KEY (pk, sk)) WITHOUT ROWID"
     )
 
 

@@ -84,14 +84,44 @@ def put_new(connection: apsw.Connection, layout: Layout, rows: Sequence[Row]) ->
 def put_rows(
     connection: apsw.Connection, layout: Layout, rows: Sequence[Row], now: float
 ) -> dict[RowKey, int]:
-    """Insert or replace rows with distinct keys; return the sizes of the replaced items."""
-    existing_sizes = put_new(connection, layout, rows)
-    if existing_sizes:
-        replacing = [row for row in rows if row[:2] in existing_sizes]
-        if layout.stream is not None:
-            record_replaced(connection, layout, replacing, now)
-            rows = [row for row in rows if row[:2] not in existing_sizes]
-        connection.executemany(layout.upsert, replacing)
+    """Insert or replace rows with distinct keys.
+
+    Return the sizes of the replaced items that determine the cost, because they were larger.
+    """
     if layout.stream is not None:
-        record_inserts(connection, layout, rows, now)
+        return _put_recorded(connection, layout, rows, now)
+    unchanged = connection.total_changes() + len(rows)
+    upsert_rows(connection, layout, rows, keeps_larger=True)
+    if connection.total_changes() == unchanged:
+        return {}
+    sizes = read_sizes(connection, layout, [row[:2] for row in rows])
+    larger = [row for row in rows if sizes[row[:2]] > row[3]]
+    upsert_rows(connection, layout, larger)
+    return sizes
+
+
+def upsert_rows(
+    connection: apsw.Connection,
+    layout: Layout,
+    rows: Sequence[Row],
+    *,
+    keeps_larger: bool = False,
+) -> None:
+    """Insert or replace rows with distinct keys, without change records."""
+    for chunk in _chunks(rows):
+        statement = layout.upsert_rows(len(chunk), keeps_larger=keeps_larger)
+        connection.execute(statement, [*chain.from_iterable(chunk)])
+
+
+def _put_recorded(
+    connection: apsw.Connection, layout: Layout, rows: Sequence[Row], now: float
+) -> dict[RowKey, int]:
+    """Insert or replace rows of a table with a stream; return the sizes of the replaced items."""
+    existing_sizes = put_new(connection, layout, rows)
+    replacing = [row for row in rows if row[:2] in existing_sizes]
+    if replacing:
+        record_replaced(connection, layout, replacing, now)
+        upsert_rows(connection, layout, replacing)
+        rows = [row for row in rows if row[:2] not in existing_sizes]
+    record_inserts(connection, layout, rows, now)
     return existing_sizes

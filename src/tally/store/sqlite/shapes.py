@@ -19,9 +19,9 @@ from ormsgpack import unpackb
 from tally.store.errors import StorageDamaged
 from tally.store.schema import Table
 from tally.store.sqlite.codec import pack, restore_extension
-from tally.store.sqlite.compiled_shape import CompiledShape, KeyTexts, Restorer, Shape
+from tally.store.sqlite.compiled_shape import CompiledShape, Restorer, Shape
 from tally.store.sqlite.keys import RowKey
-from tally.store.values import Item
+from tally.store.values import Item, measure_item
 
 CREATE_SHAPES = """
 CREATE TABLE IF NOT EXISTS shapes (
@@ -37,10 +37,8 @@ _MIN_SIGHTINGS = 8  # of a shape before it is stored
 _MAX_SIGHTINGS = 64  # of the same attributes before they get a shape that fits them all
 _MAX_CANDIDATES = 256
 
-_NO_TEXTS: KeyTexts = "", ""  # for shapes without slices, which do not read them
 
-
-def describe_shape(item: Mapping[str, Any], texts: KeyTexts, key: frozenset[str]) -> Shape:
+def describe_shape(item: Mapping[str, Any], texts: tuple[str, str], key: frozenset[str]) -> Shape:
     """Return the most specific shape of an item."""
     rest = {name: value for name, value in item.items() if name not in key}
     return Shape(
@@ -59,7 +57,7 @@ def describe_shape(item: Mapping[str, Any], texts: KeyTexts, key: frozenset[str]
     )
 
 
-def _occurrences(value: str, texts: KeyTexts) -> list[tuple[int, int]]:
+def _occurrences(value: str, texts: tuple[str, str]) -> list[tuple[int, int]]:
     """Return the part of the key that contains the string, and its position, at most one."""
     found = [(part, text.find(value)) for part, text in enumerate(texts)]
     return [(part, start) for part, start in found if start >= 0][-1:]
@@ -163,22 +161,32 @@ class ItemPacker:
         """Return the known shapes of items with these attributes, in this order."""
         return self._by_attributes.get(attributes, [])
 
-    def texts(self, item: Mapping[str, Any]) -> KeyTexts:
+    def texts(self, item: Mapping[str, Any]) -> tuple[str, str]:
         """Return the strings of an item's key; an empty string for other types."""
         found = ["", ""]
         for name, position in self._key:
             found[position] = item[name]
         return found[0], found[1]
 
-    def pack(self, item: Mapping[str, Any]) -> bytes:
-        """Pack an item without its key."""
-        for shape in self._by_attributes.get(tuple(item), ()):
-            values = shape.values(item, self.texts(item) if shape.slices else _NO_TEXTS)
-            if values is not None:
-                return pack(values)
-        self.observe(item)
+    def read(self, item: Mapping[str, Any]) -> tuple[list[Any] | None, int]:
+        """Validate an item; return its values, if it has a known shape, and its size."""
+        for shape in self._by_attributes.get(tuple(item), ()) if type(item) is dict else ():
+            found = shape.read(item)
+            if found is not None:
+                return found
+        return None, measure_item(item)
+
+    def pack(self, item: Mapping[str, Any], values: list[Any] | None = None) -> bytes:
+        """Pack a valid item without its key; `values` are those that `read` returned."""
+        if values is not None:
+            return pack(values)
         omitted = self.key_names
         return pack({name: value for name, value in item.items() if name not in omitted})
+
+    def observe_packed(self, item: Mapping[str, Any], packed: bytes) -> None:
+        """Count an item of a request that is valid as a whole, if it was packed as a map."""
+        if packed[0] & 0xF0 == 0x80 or packed[0] >= 0xDE:  # MessagePack's headers of maps
+            self.observe(item)
 
     def key_of(self, key: RowKey) -> Item:
         """Return the strings of a row's key, by attribute."""

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import apsw
 from msgspec import Struct
 
-from tally.store.api import Transaction, TransactionResult, Write
+from tally.store.api import Put, Transaction, TransactionResult, Write
 from tally.store.errors import (
     ConditionFailed,
     InvalidRequest,
@@ -29,16 +29,21 @@ from tally.store.sqlite.rows import read_rows
 from tally.store.sqlite.writes import (
     PreparedWrite,
     apply_changes,
+    observe_put,
     plan_change,
     prepare,
     read_row,
-    refresh,
 )
+from tally.store.validate import (
+    check_distinct_writes,
+    check_transaction_form,
+    check_transaction_size,
+)
+from tally.store.values import measure_item
 
 TOKEN_SECONDS = 600.0
 _SUCCESS = Reason("None")
 
-Step: TypeAlias = tuple[Layout, PreparedWrite]
 # Packed items and their sizes by key, for each SQL table of rows.
 StoredRows: TypeAlias = Mapping[str, Mapping[RowKey, tuple[bytes, int]]]
 
@@ -47,31 +52,32 @@ class PreparedTransaction(Struct, frozen=True):
     """A transaction with its writes validated and encoded for the current tables."""
 
     operation: Transaction
-    steps: list[Step]
+    steps: list[PreparedWrite]
 
     def with_current(self, layout_of: Callable[[Table], Layout]) -> "PreparedTransaction":
         """Return the transaction, validated and encoded again if a table changed."""
-        current = [layout_of(layout.table) for layout, _ in self.steps]
-        if all(now is then for now, (then, _) in zip(current, self.steps, strict=True)):
-            return self
-        steps = zip(current, (write for _, write in self.steps), strict=True)
-        return PreparedTransaction(
-            self.operation, [(layout, refresh(layout, write)) for layout, write in steps]
-        )
+        for step in self.steps:
+            if layout_of(step.write.table) is not step.layout:
+                return prepare_transaction(self.operation, layout_of)
+        return self
 
 
 def prepare_transaction(
     operation: Transaction, layout_of: Callable[[Table], Layout]
 ) -> PreparedTransaction:
-    """Validate and encode the writes of a transaction for the current tables."""
-    layouts = [layout_of(write.table) for write in operation.writes]
-    return PreparedTransaction(
-        operation,
-        [
-            (layout, prepare(layout, write))
-            for layout, write in zip(layouts, operation.writes, strict=True)
-        ],
+    """Validate and encode a transaction for the current tables."""
+    check_transaction_form(operation)
+    steps = [prepare(layout_of(write.table), write) for write in operation.writes]
+    if len({(step.layout.rows, step.key) for step in steps}) < len(steps):
+        check_distinct_writes(operation.writes)
+    total = sum(
+        measure_item(step.write.key) if not isinstance(step.write, Put) else step.size
+        for step in steps
     )
+    check_transaction_size(total)
+    for step in steps:
+        observe_put(step)
+    return PreparedTransaction(operation, steps)
 
 
 def transact(
@@ -85,7 +91,7 @@ def transact(
     if operation.token is not None and _is_repeated(connection, operation, now):
         return TransactionResult(
             capacity.transaction_read_capacity(
-                read_row(connection, layout, step.key)[1] for layout, step in steps
+                read_row(connection, step.layout, step.key)[1] for step in steps
             )
         )
     changes = plan_transaction(steps, read_stored(connection, steps))
@@ -95,23 +101,24 @@ def transact(
     return capacity.transaction_result(changes)
 
 
-def read_stored(connection: apsw.Connection, steps: Iterable[Step]) -> StoredRows:
+def read_stored(connection: apsw.Connection, steps: Iterable[PreparedWrite]) -> StoredRows:
     """Return the stored items that these writes refer to, by table and key."""
     keys_by_table: dict[str, tuple[Layout, list[RowKey]]] = {}
-    for layout, write in steps:
-        keys_by_table.setdefault(layout.rows, (layout, []))[1].append(write.key)
+    for step in steps:
+        layout = step.layout
+        keys_by_table.setdefault(layout.rows, (layout, []))[1].append(step.key)
     return {
         rows: read_rows(connection, layout, keys) for rows, (layout, keys) in keys_by_table.items()
     }
 
 
-def plan_transaction(steps: Sequence[Step], stored: StoredRows) -> list[ItemChange | None]:
+def plan_transaction(steps: Sequence[PreparedWrite], stored: StoredRows) -> list[ItemChange | None]:
     """Return the change of each write, or raise TransactionCancelled with a reason for each."""
     changes: list[ItemChange | None] = []
     reasons: list[Reason] = []
-    for layout, write in steps:
+    for step in steps:
         try:
-            changes.append(plan_change(layout, write, stored[layout.rows].get(write.key)))
+            changes.append(plan_change(step, stored[step.layout.rows].get(step.key)))
             reasons.append(_SUCCESS)
         except ConditionFailed as failure:
             reasons.append(Reason("ConditionalCheckFailed", str(failure), failure.item))

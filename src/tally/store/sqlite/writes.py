@@ -3,30 +3,29 @@
 First decide, then write.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import apsw
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tally.store.api import Capacity, Check, Delete, Put, Returns, Update, Write, WriteResult
 from tally.store.errors import ConditionFailed
 from tally.store.evaluate import apply, matches, project
-from tally.store.expressions import Discard, Remove
+from tally.store.expressions import Discard, Exists, Remove
 from tally.store.sqlite import capacity
 from tally.store.sqlite.change_log import record_change
 from tally.store.sqlite.expiry import write_expiry
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import IndexLayout, ItemChange, Layout
-from tally.store.sqlite.rows import put_rows
-from tally.store.validate import check_check, check_delete, check_put, check_update, check_updated
-from tally.store.values import Item, measure_item
+from tally.store.sqlite.rows import put_rows, upsert_rows
+from tally.store.validate import check_expressions
+from tally.store.values import Item
 
 
-class PreparedWrite(Struct, frozen=True):
-    """A validated write with its encoded key and, for a put, the encoded item."""
+class PreparedWrite(Struct, frozen=True, gc=False):
+    """A validated write with its encoded key and, for a put, the encoded item and its size."""
 
+    layout: Layout
     write: Write
     key: RowKey
     size: int = 0
@@ -38,32 +37,19 @@ def prepare(layout: Layout, write: Write) -> PreparedWrite:
 
     The stored table may be newer than the caller's.
     """
-    write = replace(write, table=layout.table)
     if isinstance(write, Put):
-        return encode_write(layout, write, check_put(write))
-    _CHECKS[type(write)](write)
-    return encode_write(layout, write)
+        pk, sk, packed, size = layout.encode_item(write.item)
+        prepared = PreparedWrite(layout, write, (pk, sk), size, packed)
+    else:
+        prepared = PreparedWrite(layout, write, layout.checked_key(write.key))
+    check_expressions(layout.table, write)
+    return prepared
 
 
-def encode_write(layout: Layout, write: Write, size: int = 0) -> PreparedWrite:
-    """Encode a validated write; `size` is the size of a put's item."""
-    if isinstance(write, Put):
-        return PreparedWrite(
-            write, layout.read_key(write.item), size, layout.packer.pack(write.item)
-        )
-    return PreparedWrite(write, layout.read_key(write.key))
-
-
-_CHECKS: dict[type, Callable[[Any], None]] = {
-    Update: check_update,
-    Delete: check_delete,
-    Check: check_check,
-}
-
-
-def refresh(layout: Layout, prepared: PreparedWrite) -> PreparedWrite:
-    """Return the write, validated and encoded again if its table changed."""
-    return prepared if prepared.write.table is layout.table else prepare(layout, prepared.write)
+def observe_put(prepared: PreparedWrite) -> None:
+    """Learn the shape of an item, once its whole request is valid."""
+    if isinstance(prepared.write, Put):
+        prepared.layout.packer.observe_packed(prepared.write.item, prepared.packed)
 
 
 def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[Item | None, int]:
@@ -72,14 +58,14 @@ def read_row(connection: apsw.Connection, layout: Layout, key: RowKey) -> tuple[
     return (None, 0) if row is None else (layout.packer.unpack(row[0], key), row[1])
 
 
-def plan_change(
-    layout: Layout, prepared: PreparedWrite, row: tuple[bytes, int] | None
-) -> ItemChange | None:
+def plan_change(prepared: PreparedWrite, row: tuple[bytes, int] | None) -> ItemChange | None:
     """Return what a write changes, or None for a check; `row` is the stored item.
 
     Raise ConditionFailed with the existing item.
     """
-    write, key = prepared.write, prepared.key
+    layout, write, key = prepared.layout, prepared.write, prepared.key
+    if row is not None and type(write) is Put and _requires_only_existence(layout, write):
+        return ItemChange(layout, key, None, row[1], write.item, prepared.size, prepared.packed)
     before, before_size = (None, 0) if row is None else (layout.packer.unpack(row[0], key), row[1])
     if write.condition is not None and not matches(write.condition, before or {}):
         raise ConditionFailed(f"table {layout.table.name}: the condition is false", before)
@@ -94,16 +80,23 @@ def plan_change(
     if (
         before is None
         and write.actions
-        and all(isinstance(action, Remove | Discard) for action in write.actions)
+        and all(isinstance(action, (Remove, Discard)) for action in write.actions)
     ):
         return ItemChange(layout, key, None, 0, None, 0)  # removing from nothing creates nothing
-    start, start_size = (
-        (before, before_size) if before is not None else (dict(write.key), measure_item(write.key))
-    )
-    after = apply(write.actions, start)
-    after_size = check_updated(layout.table, start, start_size, after, write.actions)
-    return ItemChange(
-        layout, key, before, before_size, after, after_size, layout.packer.pack(after)
+    after = apply(write.actions, dict(write.key) if before is None else before)
+    _, _, packed, size = layout.encode_item(after)
+    layout.packer.observe_packed(after, packed)
+    return ItemChange(layout, key, before, before_size, after, size, packed)
+
+
+def _requires_only_existence(layout: Layout, put: Put) -> bool:
+    """Whether a put requires that an item exists and nothing else of it."""
+    return (
+        type(put.condition) is Exists
+        and put.condition.path.parts == (layout.table.partition.name,)
+        and put.returns == "NONE"
+        and not layout.indexes
+        and layout.stream is None
     )
 
 
@@ -117,8 +110,10 @@ def apply_changes(
     """Write changes of distinct items of one table to the rows, index entries and change log."""
     layout = changes[0].layout
     written = [change for change in changes if change.after is not None]
-    connection.executemany(
-        layout.upsert, [(*change.key, change.packed, change.after_size) for change in written]
+    upsert_rows(
+        connection,
+        layout,
+        [(*change.key, change.packed, change.after_size) for change in written],
     )
     if layout.table.ttl is not None:
         times = [layout.expires(change.after) for change in written if change.after is not None]
@@ -161,19 +156,19 @@ def to_result(
         return WriteResult(None, Capacity())
     units, indexes = capacity.table_units(change), capacity.index_units(change)
     item = _returned_item(connection, prepared, change)
-    if item is None and not indexes:
-        return _RESULTS[units]
+    if item is None:
+        return capacity.write_result(units, indexes)
     return WriteResult(item, Capacity(write=units + sum(cost for _, cost in indexes)), indexes)
 
 
-def is_unconditional_put(layout: Layout, prepared: PreparedWrite) -> bool:
+def is_unconditional_put(prepared: PreparedWrite) -> bool:
     """Whether a write is a put that needs only the size of the item that it replaces."""
     write = prepared.write
     return (
         type(write) is Put
         and write.condition is None
         and write.returns == "NONE"
-        and not layout.indexes
+        and not prepared.layout.indexes
     )
 
 
@@ -186,18 +181,10 @@ def put_many(
     if layout.table.ttl is not None:
         times = [layout.expires(put.write.item) for put in puts]  # type: ignore[union-attr]
         write_expiry(connection, layout.expiry_records([put.key for put in puts], times))
-    return [_RESULTS[capacity.write_units(max(put.size, sizes.get(put.key, 0)))] for put in puts]
-
-
-class _ResultCache(dict[float, WriteResult]):
-    """One shared result per cost, because most puts cost the same."""
-
-    def __missing__(self, units: float) -> WriteResult:
-        self[units] = result = WriteResult(None, Capacity(write=units))
-        return result
-
-
-_RESULTS = _ResultCache()
+    return [
+        capacity.write_result(capacity.write_units(max(put.size, sizes.get(put.key, 0))))
+        for put in puts
+    ]
 
 
 def _returned_item(

@@ -5,17 +5,18 @@ CSV and Parquet have one column per sensor of seed 004, and one column with all 
 
 import csv
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tally.devices.api.schemas.responses import json_number, reading_body
+from tally.devices.model.fleet import SensorInfo
 from tally.devices.model.records import Reading
 from tally.kit.time_slices import TimeSlices
 
@@ -64,13 +65,29 @@ class ExportWriter(Protocol):
     def finish(self) -> bytes: ...
 
 
+class ExportUnits(NamedTuple):
+    """Sensors with units and precisions, and whether the header of a CSV file has the units."""
+
+    sensors: Mapping[str, SensorInfo]
+    in_header: bool = False
+
+
+NO_UNITS: Final = ExportUnits({})
+
+
+class WriterFactory(Protocol):
+    """Builds the writer of a file."""
+
+    def __call__(self, units: ExportUnits = NO_UNITS) -> ExportWriter: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
     """A file format."""
 
     media_type: str
     suffix: str
-    writer: Callable[[], ExportWriter]
+    writer: "WriterFactory"
 
 
 async def export(
@@ -136,10 +153,12 @@ def _row(reading: Reading) -> dict[str, Any]:
 
 
 class _CsvWriter:
-    def __init__(self) -> None:
+    def __init__(self, units: ExportUnits = NO_UNITS) -> None:
         self._text = io.StringIO(newline="")
         self._rows = csv.writer(self._text)
-        self._rows.writerow(COLUMNS)
+        self._rows.writerow(
+            [_with_unit(name, units.sensors) for name in COLUMNS] if units.in_header else COLUMNS
+        )
 
     def write(self, readings: list[Reading]) -> bytes:
         for reading in readings:
@@ -164,7 +183,15 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
+def _with_unit(column: str, sensors: Mapping[str, SensorInfo]) -> str:
+    info = sensors.get(column)
+    return column if info is None or info.unit is None else f"{column} ({info.unit})"
+
+
 class _NdjsonWriter:
+    def __init__(self, units: ExportUnits = NO_UNITS) -> None:
+        del units  # lines have no header
+
     def write(self, readings: list[Reading]) -> bytes:
         return b"".join(msgspec.json.encode(reading_body(reading)) + b"\n" for reading in readings)
 
@@ -173,11 +200,15 @@ class _NdjsonWriter:
 
 
 class _ParquetWriter:
-    """Sends each row group when it is full; the footer follows at the end."""
+    """Sends each row group when it is full; the footer follows at the end.
 
-    def __init__(self) -> None:
+    Units and precisions are in the metadata of the columns.
+    """
+
+    def __init__(self, units: ExportUnits = NO_UNITS) -> None:
         self._sink = _Sink()
-        self._file = pq.ParquetWriter(self._sink, _SCHEMA, compression="zstd")
+        self._schema = _described_schema(units.sensors)
+        self._file = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []
 
@@ -198,12 +229,22 @@ class _ParquetWriter:
         return self._sink.drain()
 
     def _convert(self) -> None:
-        self._batches.append(pa.RecordBatch.from_pylist(self._rows, schema=_SCHEMA))
+        self._batches.append(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
         self._rows = []
 
     def _flush(self) -> None:
         self._file.write_table(pa.Table.from_batches(self._batches))
         self._batches = []
+
+
+def _described_schema(sensors: Mapping[str, SensorInfo]) -> pa.Schema:
+    fields = []
+    for column in _SCHEMA:
+        info = sensors.get(column.name)
+        known = {} if info is None else {"unit": info.unit, "precision": info.precision}
+        metadata = {name: str(value) for name, value in known.items() if value is not None}
+        fields.append(column.with_metadata(metadata) if metadata else column)
+    return pa.schema(fields)
 
 
 class _Sink(io.RawIOBase):

@@ -57,6 +57,7 @@ Timestamp = Annotated[
     ),
 ]
 Name = Annotated[str, _documented(pattern=_NAME_PATTERN)]
+StateVersion = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 SensorValues = Annotated[
     dict[Name, int | float],
     _documented(maxProperties=MAX_SENSORS, description="Values by sensor name"),
@@ -65,3 +66,4 @@ SensorStatus = Annotated[str, _documented(enum=["ok", "error"])]
 SensorStatuses = Annotated[dict[Name, SensorStatus], _documented(maxProperties=MAX_SENSORS)]
 SensorNames = Annotated[list[Name], _documented(maxItems=MAX_SENSORS)]
 Features = Annotated[dict[Name, bool], _documented(maxProperties=MAX_SENSORS)]
+JsonObject = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]

@@ -5,7 +5,7 @@ JSON numbers are parsed as decimals, so that 22.5 is stored as exactly 22.5.
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,12 @@ Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=99_999_999_999_999)]
 
 
 class ListQuery(StrictStruct, frozen=True):
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class DevicesQuery(StrictStruct, frozen=True):
+    group: fields.GroupName | None = None
     limit: Limit = 50
     cursor: str | None = None
 
@@ -44,6 +50,7 @@ class ExportQuery(StrictStruct, frozen=True, rename={"first": "from", "last": "t
     format: Literal["csv", "ndjson", "parquet"] = "csv"
     first: Milliseconds = 0
     last: Milliseconds = 4_102_444_800_000
+    units: bool = False
 
 
 class CapabilitiesBody(StrictStruct, frozen=True):
@@ -58,6 +65,8 @@ class RegistrationBody(StrictStruct, frozen=True):
     boot_id: fields.Uuid
     firmware_version: fields.Version
     capabilities: CapabilitiesBody
+    # The version of the desired state that the board has applied.
+    state_version: fields.StateVersion | None = None
 
 
 class SubmittedReadingBody(StrictStruct, frozen=True):
@@ -82,6 +91,8 @@ class DataBody(StrictStruct, frozen=True):
     boot_id: fields.Uuid
     firmware_version: fields.Version
     readings: Annotated[list[SubmittedReadingBody], msgspec.Meta(min_length=1, max_length=100)]
+    # The version of the desired state that the board has applied.
+    state_version: fields.StateVersion | None = None
 
 
 class ParsedData(StrictStruct, frozen=True):
@@ -91,6 +102,7 @@ class ParsedData(StrictStruct, frozen=True):
     boot_id: str
     firmware_version: str
     readings: list[SubmittedReading]
+    state_version: fields.StateVersion | None = None
 
 
 class PartlyParsedData(StrictStruct, frozen=True):
@@ -100,6 +112,7 @@ class PartlyParsedData(StrictStruct, frozen=True):
     boot_id: str
     firmware_version: str
     readings: list[msgspec.Raw]
+    state_version: fields.StateVersion | None = None
 
 
 class NewKeyBody(StrictStruct, frozen=True):
@@ -130,25 +143,28 @@ class DeletionQuery(StrictStruct, frozen=True, rename={"first": "from", "last": 
     last: Milliseconds
 
 
-class RenameBody(StrictStruct, frozen=True):
-    """The friendly name of a device; null removes it."""
-
-    friendly_name: fields.FriendlyName | None
-
-
 def to_capabilities(body: CapabilitiesBody) -> Capabilities:
     return Capabilities(tuple(body.sensors), body.features)
 
 
-def parse_data(body: bytes) -> tuple[Sender, Sequence[Submission]]:
+class Upload(NamedTuple):
+    """The parsed body of `POST /data`."""
+
+    sender: Sender
+    submissions: Sequence[Submission]
+    state_version: int | None
+
+
+def parse_upload(body: bytes) -> Upload:
     """Parse the body of `POST /data`. A reading that cannot be parsed becomes a rejection."""
     try:
         data = _data_decoder.decode(body)
     except _DECODE_ERRORS:
         partly = decode_json(body, PartlyParsedData)
         check_count(len(partly.readings))
-        return _sender(partly), [_parse_reading(*entry) for entry in enumerate(partly.readings)]
-    return _sender(data), data.readings
+        submissions = [_parse_reading(*entry) for entry in enumerate(partly.readings)]
+        return Upload(_sender(partly), submissions, partly.state_version)
+    return Upload(_sender(data), data.readings, data.state_version)
 
 
 def _sender(data: ParsedData | PartlyParsedData) -> Sender:

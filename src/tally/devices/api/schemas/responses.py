@@ -4,7 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from tally.devices.api.schemas import fields
 from tally.devices.api.schemas.requests import CapabilitiesBody
+from tally.devices.model.fleet import DesiredState, SensorInfo
 from tally.devices.model.records import (
     ApiKey,
     Bucket,
@@ -19,6 +21,24 @@ from tally.devices.model.records import (
 from tally.kit.clock import rfc3339_seconds
 
 
+class StateForBoard(msgspec.Struct, frozen=True):
+    """A state for the board to apply; the board then reports `version` as `state_version`."""
+
+    version: int
+    state: fields.JsonObject
+
+
+class SensorBody(msgspec.Struct, frozen=True):
+    """A sensor; `is_default` if nobody has changed what Tally knows of it."""
+
+    sensor: str
+    unit: str | None
+    minimum: int | float | None
+    maximum: int | float | None
+    precision: int | None
+    is_default: bool
+
+
 class ConfirmationBody(msgspec.Struct, frozen=True):
     """The confirmation id of a board is the same at every registration."""
 
@@ -27,6 +47,7 @@ class ConfirmationBody(msgspec.Struct, frozen=True):
     confirmation_id: str
     first_registered_at: str
     last_seen_at: str
+    desired_state: StateForBoard | msgspec.UnsetType = msgspec.UNSET
 
 
 class RejectionBody(msgspec.Struct, frozen=True):
@@ -42,6 +63,7 @@ class ReceiptBody(msgspec.Struct, frozen=True):
     acknowledged_batch_ids: list[str]
     duplicate_batch_ids: list[str]
     rejected: list[RejectionBody]
+    desired_state: StateForBoard | msgspec.UnsetType = msgspec.UNSET
 
 
 class KeyBody(msgspec.Struct, frozen=True):
@@ -109,6 +131,8 @@ class DeviceBody(msgspec.Struct, frozen=True):
     last_seen_at: str
     last_boot_id: str
     clock_offset_ms: int | None
+    group: str | None = None
+    tags: list[str] = msgspec.field(default_factory=list)
 
 
 class DevicePage(msgspec.Struct, frozen=True):
@@ -160,6 +184,7 @@ class SeriesBody(msgspec.Struct, frozen=True):
     sensor: str
     interval_ms: int
     buckets: list[BucketBody]
+    sensor_info: SensorBody | None = None
 
 
 def json_number(value: Number) -> int | float:
@@ -167,21 +192,44 @@ def json_number(value: Number) -> int | float:
     return value if isinstance(value, int) else float(value)
 
 
-def receipt_body(receipt: Receipt) -> ReceiptBody:
+def sensor_body(info: SensorInfo) -> SensorBody:
+    return SensorBody(
+        info.sensor,
+        info.unit,
+        None if info.minimum is None else json_number(info.minimum),
+        None if info.maximum is None else json_number(info.maximum),
+        info.precision,
+        info.is_default,
+    )
+
+
+def state_for_board(desired: DesiredState | None) -> StateForBoard | msgspec.UnsetType:
+    """Return the field of a response to a board; it is absent if there is nothing to apply."""
+    if desired is None:
+        return msgspec.UNSET
+    return StateForBoard(desired.version, msgspec.Raw(desired.state.encode()))
+
+
+def receipt_body(receipt: Receipt, desired: DesiredState | None = None) -> ReceiptBody:
     rejected = [
         RejectionBody(rejection.index, rejection.field, rejection.why, rejection.code)
         for rejection in receipt.rejected
     ]
-    return ReceiptBody(list(receipt.acknowledged), list(receipt.duplicates), rejected)
+    return ReceiptBody(
+        list(receipt.acknowledged), list(receipt.duplicates), rejected, state_for_board(desired)
+    )
 
 
-def confirmation_body(device: Device, *, is_new: bool) -> ConfirmationBody:
+def confirmation_body(
+    device: Device, desired: DesiredState | None, *, is_new: bool
+) -> ConfirmationBody:
     return ConfirmationBody(
         "registered" if is_new else "updated",
         device.hardware_id,
         device.confirmation_id,
         device.first_registered_at,
         device.last_seen_at,
+        state_for_board(desired),
     )
 
 
@@ -198,6 +246,8 @@ def device_body(device: Device) -> DeviceBody:
         last_seen_at=device.last_seen_at,
         last_boot_id=device.last_boot_id,
         clock_offset_ms=device.clock_offset_ms,
+        group=device.group,
+        tags=list(device.tags),
     )
 
 
@@ -252,12 +302,13 @@ def reading_body(reading: Reading) -> ReadingBody:
     )
 
 
-def series_body(hardware_id: str, series: Series) -> SeriesBody:
+def series_body(hardware_id: str, series: Series, info: SensorInfo | None) -> SeriesBody:
     return SeriesBody(
         hardware_id,
         series.sensor,
         series.interval_ms,
         [_bucket_body(bucket) for bucket in series.buckets],
+        None if info is None else sensor_body(info),
     )
 
 

@@ -81,7 +81,7 @@ EMAIL_TAKEN: Final = Conflict(
     "An account with this email address exists", code="email_taken", field="email"
 )
 ACTION_EXISTS: Final = Conflict(
-    "This action was already reported with another user_id or max_score",
+    "This action was already reported with another user_id, max_score or boards",
     code="action_exists",
     field="action_id",
 )
@@ -104,6 +104,17 @@ TOO_MANY_SIGN_INS: Final = RateLimited(
     "Too many failed sign-ins to this account; wait before the next attempt",
     retry_after=8,
     code="too_many_sign_ins",
+)
+TOO_MANY_RESETS: Final = RateLimited(
+    "Too many password resets of this address; wait before the next one",
+    retry_after=8,
+    code="too_many_resets",
+)
+RESET_DISABLED: Final = Forbidden(
+    "Passwords cannot be reset by mail on this server", code="password_reset_disabled"
+)
+INVALID_RESET_TOKEN: Final = Invalid(
+    "The token is invalid, expired or was used", code="invalid_reset_token", field="token"
 )
 WEAK_PASSWORD: Final = Invalid(
     "password must not contain the username", code="weak_password", field="password"

@@ -14,6 +14,16 @@ from tally.scoreboard.model.accounts import (
     MAX_EMAIL_LENGTH,
     MAX_USERNAME_LENGTH,
 )
+from tally.scoreboard.model.boards import (
+    BOARD_ID_PATTERN,
+    MAX_BOARD_ID_LENGTH,
+    MAX_BOARD_NAME_LENGTH,
+    MAX_BOARDS_PER_ACTION,
+    MAX_SCHEDULE_LENGTH,
+    MAX_TIME_ZONE_LENGTH,
+    BoardOperator,
+    BoardOrder,
+)
 from tally.scoreboard.model.scores import (
     MAX_ACTION_ID_LENGTH,
     MAX_ACTION_SCORE,
@@ -67,6 +77,24 @@ Offset = Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
 Cursor = Annotated[str, Meta(max_length=2048)]
 
 
+BoardId = Annotated[
+    str,
+    Meta(min_length=1, max_length=MAX_BOARD_ID_LENGTH, pattern=BOARD_ID_PATTERN),
+]
+ActionBoards = Annotated[list[BoardId], Meta(min_length=1, max_length=MAX_BOARDS_PER_ACTION)]
+BoardName = Annotated[
+    str, Meta(min_length=1, max_length=MAX_BOARD_NAME_LENGTH, pattern=r"^[^\x00-\x1f]+(?!\n)$")
+]
+CronExpression = Annotated[
+    str, Meta(min_length=9, max_length=MAX_SCHEDULE_LENGTH, pattern=r"^[!-~ ]+(?!\n)$")
+]
+TimeZone = Annotated[
+    str,
+    Meta(min_length=1, max_length=MAX_TIME_ZONE_LENGTH, pattern=r"^[A-Za-z0-9_+/-]+(?!\n)$"),
+]
+SeasonNumber = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
 class RegisterRequest(StrictStruct, frozen=True):
     username: Username
     email: Email
@@ -94,15 +122,29 @@ class ChangePasswordRequest(StrictStruct, frozen=True):
     new_password: NewPassword
 
 
+class PasswordResetRequest(StrictStruct, frozen=True):
+    email: Email
+
+
+class ResetPasswordRequest(StrictStruct, frozen=True):
+    """`token` is the one from the mail."""
+
+    token: RefreshToken
+    new_password: NewPassword
+
+
 class RefreshRequest(StrictStruct, frozen=True):
     refresh_token: RefreshToken
 
 
 class CompleteActionRequest(StrictStruct, frozen=True):
+    """`boards` are the boards that the action counts on: `global` and named ones."""
+
     action_id: ActionId
     user_id: UserId
     max_score: MaxScore
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    boards: ActionBoards | None = None
 
 
 class UpdateScoreRequest(StrictStruct, frozen=True):
@@ -116,6 +158,7 @@ class AdjustScoreRequest(StrictStruct, frozen=True):
     score_delta: ScoreAdjustment
     reason: Reason
     adjustment_id: AdjustmentId | None = None
+    board: BoardId | None = None
 
 
 class LeaderboardQuery(StrictStruct, frozen=True):
@@ -126,4 +169,28 @@ class LeaderboardQuery(StrictStruct, frozen=True):
 
 class ScoreEventsQuery(StrictStruct, frozen=True):
     limit: Limit = 20
+    cursor: Cursor | None = None
+
+
+class ResetRequest(StrictStruct, frozen=True):
+    """A cron expression with five fields, and an IANA time zone."""
+
+    cron: CronExpression
+    time_zone: TimeZone = "UTC"
+
+
+class CreateBoardRequest(StrictStruct, frozen=True):
+    """`order` says which score ranks first, and `operator` how an action changes a score."""
+
+    id: BoardId
+    name: BoardName
+    order: BoardOrder = BoardOrder.DESC
+    operator: BoardOperator = BoardOperator.SUM
+    reset: ResetRequest | None = None
+
+
+class BoardListQuery(StrictStruct, frozen=True):
+    """A page of boards or seasons."""
+
+    limit: Limit = 100
     cursor: Cursor | None = None

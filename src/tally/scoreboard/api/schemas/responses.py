@@ -149,7 +149,15 @@ class OwnScoreResponse(msgspec.Struct, frozen=True):
         )
 
 
-class ScoreEventResponse(msgspec.Struct, frozen=True):
+class BoardChangeResponse(msgspec.Struct, frozen=True):
+    season: int
+    before: int | None
+    after: int
+
+
+class ScoreEventResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change of the global score, and of the scores on named boards by their ids."""
+
     event_id: str
     action_id: str
     score_delta: int
@@ -157,6 +165,7 @@ class ScoreEventResponse(msgspec.Struct, frozen=True):
     score_after: int
     metadata: dict[str, Any]
     created_at: datetime
+    boards: dict[str, BoardChangeResponse] = {}
 
     @classmethod
     def from_event(cls, event: ScoreEvent) -> Self:
@@ -168,6 +177,10 @@ class ScoreEventResponse(msgspec.Struct, frozen=True):
             score_after=event.score_after,
             metadata=dict(event.metadata),
             created_at=event.created_at,
+            boards={
+                change.board_id: BoardChangeResponse(change.season, change.before, change.after)
+                for change in event.boards
+            },
         )
 
 

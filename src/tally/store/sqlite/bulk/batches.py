@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from tally.store.api import (
     BatchPut,
-    Capacity,
     Put,
     Transaction,
     TransactionBatch,
@@ -28,7 +27,7 @@ from tally.store.sqlite import capacity
 from tally.store.sqlite.change_log import record_inserts
 from tally.store.sqlite.expiry import ExpiryRecord, write_expiry
 from tally.store.sqlite.keys import RowKey
-from tally.store.sqlite.layout import Layout, Row
+from tally.store.sqlite.layout import WRITE_STEP_BYTES, Layout, Row
 from tally.store.sqlite.rows import put_new, put_rows
 from tally.store.sqlite.transactions import prepare_transaction, try_transact
 
@@ -233,22 +232,12 @@ def _results(
     puts_by_table: Sequence[PreparedPuts], existing_sizes: dict[int, dict[RowKey, int]]
 ) -> list[TransactionResult]:
     units = [_units(puts, existing_sizes[number]) for number, puts in enumerate(puts_by_table)]
-    return [_RESULTS[total] for total in map(sum, zip(*units, strict=True))]
+    totals = map(sum, zip(*units, strict=True))
+    return [capacity.total_result(2.0 * total) for total in totals]
 
 
 def _units(puts: PreparedPuts, old_sizes: dict[RowKey, int]) -> list[int]:
     to_steps = capacity.write_steps
     if not old_sizes:
-        return [1 if row[3] <= capacity.WRITE_STEP_BYTES else to_steps(row[3]) for row in puts.rows]
+        return [1 if row[3] <= WRITE_STEP_BYTES else to_steps(row[3]) for row in puts.rows]
     return [to_steps(max(row[3], old_sizes.get(row[:2], 0))) for row in puts.rows]
-
-
-class _ResultCache(dict[int, TransactionResult]):
-    """One shared result per cost, because most transactions cost the same."""
-
-    def __missing__(self, units: int) -> TransactionResult:
-        self[units] = result = TransactionResult(Capacity(write=2.0 * units))
-        return result
-
-
-_RESULTS = _ResultCache()

@@ -13,7 +13,7 @@ from tally.store.errors import StoreError
 from tally.store.sqlite import capacity
 from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import ItemChange
-from tally.store.sqlite.transactions import Step, apply_all, plan_transaction, read_stored
+from tally.store.sqlite.transactions import apply_all, plan_transaction, read_stored
 from tally.store.sqlite.writer_thread import WriteJob
 from tally.store.sqlite.writes import PreparedWrite, plan_change, to_result
 
@@ -22,18 +22,17 @@ class DistinctWrites:
     """Jobs whose items are distinct, with the items that each writes or checks."""
 
     def __init__(self) -> None:
-        self._jobs: list[tuple[WriteJob, Sequence[Step]]] = []
+        self._jobs: list[tuple[WriteJob, Sequence[PreparedWrite]]] = []
         self._keys: set[tuple[str, RowKey]] = set()
 
-    def accepts(self, steps: Sequence[Step]) -> bool:
-        """Whether no job refers to these items."""
-        return not self._jobs or self._keys.isdisjoint(
-            [(layout.rows, write.key) for layout, write in steps]
-        )
-
-    def add(self, job: WriteJob, steps: Sequence[Step]) -> None:
+    def add(self, job: WriteJob, steps: Sequence[PreparedWrite]) -> bool:
+        """Add a job, unless another one refers to one of its items; return whether it was added."""
+        keys = [(step.layout.rows, step.key) for step in steps]
+        if not self._keys.isdisjoint(keys):
+            return False
+        self._keys.update(keys)
         self._jobs.append((job, steps))
-        self._keys.update([(layout.rows, write.key) for layout, write in steps])
+        return True
 
     def run(self, connection: apsw.Connection, now: float) -> None:
         """Run the jobs, and store a result or an error in each."""
@@ -42,9 +41,8 @@ class DistinctWrites:
         for job, steps in self._jobs:
             try:
                 if type(job.work) is PreparedWrite:
-                    layout, write = steps[0]
-                    row = stored[layout.rows].get(write.key)
-                    planned.append((job, [plan_change(layout, write, row)]))
+                    row = stored[job.work.layout.rows].get(job.work.key)
+                    planned.append((job, [plan_change(job.work, row)]))
                 else:
                     planned.append((job, plan_transaction(steps, stored)))
             except StoreError as error:

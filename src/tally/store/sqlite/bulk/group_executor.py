@@ -19,13 +19,13 @@ from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.shapes import Shapes
 from tally.store.sqlite.table_registry import TableRegistry
-from tally.store.sqlite.transactions import PreparedTransaction, Step
+from tally.store.sqlite.transactions import PreparedTransaction
 from tally.store.sqlite.writer_thread import WriteJob
 from tally.store.sqlite.writes import (
     PreparedWrite,
     is_unconditional_put,
+    prepare,
     put_many,
-    refresh,
 )
 
 
@@ -109,26 +109,28 @@ class _GroupRun:
             job.result, job.failure = result, None
 
     def _add_write(self, job: WriteJob) -> None:
-        layout = self._registry.layout(job.work.write.table.name)
-        job.work = refresh(layout, job.work)
-        if not is_unconditional_put(layout, job.work):
-            self._add_distinct(job, [(layout, job.work)])
+        work = job.work
+        layout = self._registry.layout(work.write.table.name)
+        if layout is not work.layout:
+            work = job.work = prepare(layout, work.write)
+        if not is_unconditional_put(work):
+            self._add_distinct(job, (work,))
             return
         if (
             self._distinct
             or self._transactions
             or layout is not self._layout
-            or job.work.key in self._puts
+            or work.key in self._puts
         ):
             self._flush_before()
         self._layout = layout
-        self._puts[job.work.key] = job
+        self._puts[work.key] = job
 
-    def _add_distinct(self, job: WriteJob, steps: Sequence[Step]) -> None:
-        if self._distinct is None or not self._distinct.accepts(steps):
+    def _add_distinct(self, job: WriteJob, steps: Sequence[PreparedWrite]) -> None:
+        if self._distinct is None or not self._distinct.add(job, steps):
             self._flush_before()
             self._distinct = DistinctWrites()
-        self._distinct.add(job, steps)
+            self._distinct.add(job, steps)
 
     def _add_batch(self, job: WriteJob) -> None:
         puts_by_table = job.work.puts_by_table

@@ -1,0 +1,166 @@
+"""The page of a player: scores, history, sessions and moderation."""
+
+from functools import partial
+from typing import Final
+
+from nicegui import ui
+
+from tally.console.context import ConsoleContext
+from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
+from tally.errors import TallyError
+from tally.kit.ids import new_uuid
+from tally.scoreboard.model.accounts import PlayerSession, parse_user_id
+from tally.scoreboard.model.boards import GLOBAL_BOARD
+from tally.scoreboard.model.scores import Adjustment, ScoreEvent
+from tally.scoreboard.service.services import ScoreboardServices
+from tally.scoreboard.wiring import Scoreboard
+
+MAX_EVENTS: Final = 50
+
+
+def add_player_pages(shell: Shell, context: ConsoleContext) -> None:
+    scoreboard = context.backend("scoreboard", Scoreboard)
+
+    @shell.page("/scoreboard/players/{user_id}", "Player", is_headed=False)
+    async def player(user_id: str) -> None:
+        if scoreboard is None:
+            not_started("scoreboard")
+            return
+        try:
+            user = await scoreboard.services.accounts.find(parse_user_id(user_id))
+        except TallyError as error:
+            heading("Player")
+            empty_state(error.message)
+            return
+        heading(user.username, f"Registered on {user.created_at:%Y-%m-%d}")
+        view = PlayerView(context, scoreboard.services, user.user_id)
+        view.show()
+        await view.refresh()
+        ui.timer(2.0, view.refresh, immediate=False)
+
+
+class PlayerView:
+    """The page of one visitor."""
+
+    def __init__(self, context: ConsoleContext, services: ScoreboardServices, user_id: str) -> None:
+        self._context = context
+        self._services = services
+        self._user_id = user_id
+        # Repeating an adjustment after an error does not apply it twice.
+        self._adjustment_id = new_uuid()
+
+    def show(self) -> None:
+        with ui.element("div").classes("tally-main-side"):
+            with ui.column().classes("gap-4 w-full"):
+                with card("Scores"):
+                    self._scores = Region(ui.column().classes("gap-1"))
+                with card("History", about="The latest changes, newest first."):
+                    self._history = Region(ui.column().classes("gap-1"))
+            with ui.column().classes("gap-4 w-full"):
+                self._show_moderation()
+                with card("Sessions", about="Active sign-ins, newest first."):
+                    self._sessions = Region(ui.column().classes("gap-1"))
+
+    def _show_moderation(self) -> None:
+        with card("Moderation", about="Leaderboards, Redis and streams follow at once."):
+            self._delta = ui.number("Points to add", value=0, format="%d").props("step=1")
+            self._board = ui.input("Board", value=GLOBAL_BOARD)
+            self._reason = ui.input("Reason").props("hint='Part of the history of the player'")
+            with ui.row().classes("gap-2"):
+                adjust = ui.button("Adjust").props("data-adjust=1")
+                ban = ui.button("Ban").props("color=negative data-ban=1")
+                unban = ui.button("Unban").props("outline data-unban=1")
+            self._outcome = ui.label().props("role=status")
+        self._context.changes.control(adjust, self._adjust)
+        self._context.changes.control(ban, self._ban)
+        self._context.changes.control(unban, self._unban)
+
+    async def _adjust(self) -> None:
+        delta, reason = int(self._delta.value or 0), str(self._reason.value or "").strip()
+        if delta == 0 or not reason:
+            self._outcome.set_text("An adjustment needs points and a reason.")
+            return
+        board = None if self._board.value in {"", GLOBAL_BOARD} else str(self._board.value)
+        adjustment = Adjustment(self._adjustment_id, self._user_id, delta, reason[:500], board)
+        try:
+            async with self._context.changes.audited("player_adjust", self._user_id, points=delta):
+                _, after, standing = await self._services.moderation.adjust(adjustment)
+        except TallyError as error:
+            self._outcome.set_text(error.message)
+            return
+        self._adjustment_id = new_uuid()
+        self._outcome.set_text(f"The score is {after:,}, rank {standing.rank}.")
+        await self.refresh()
+
+    async def _ban(self) -> None:
+        async with self._context.changes.audited("player_ban", self._user_id):
+            await self._services.moderation.ban(self._user_id)
+        self._outcome.set_text("The player is banned.")
+        await self.refresh()
+
+    async def _unban(self) -> None:
+        async with self._context.changes.audited("player_unban", self._user_id):
+            await self._services.moderation.unban(self._user_id)
+        self._outcome.set_text("The player is not banned.")
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        scores = await self._read_scores()
+        self._scores.show(scores, partial(_draw_lines, scores))
+        try:
+            page = await self._services.accounts.history(self._user_id, MAX_EVENTS)
+            now = self._context.clock.now()
+            sessions = await self._services.sessions.sessions.find_active(self._user_id, now)
+        except TallyError as error:
+            self._outcome.set_text(error.message)
+            return
+        self._history.show(page.events, partial(_draw_history, page.events))
+        self._sessions.show(sessions, partial(_draw_sessions, sessions))
+
+    async def _read_scores(self) -> list[str]:
+        """Return a line for the global leaderboard, and one for each board with a score."""
+        services = self._services
+        try:
+            standing, players = await services.leaderboard.standing(self._user_id)
+            lines = [f"Global: {standing.score:,}, rank {standing.rank:,} of {players:,}"]
+            for place in await services.boards.repository.find_places(self._user_id):
+                board, standing, players = await services.boards.standing(
+                    place.board_id, self._user_id
+                )
+                lines.append(
+                    f"{board.rules.name}, season {board.season}: {standing.score:,},"
+                    f" rank {standing.rank:,} of {players:,}"
+                )
+        except TallyError as error:
+            return [error.message]
+        return lines
+
+
+def _draw_lines(lines: list[str]) -> None:
+    for line in lines:
+        ui.label(line).classes("tally-numbers")
+
+
+def _draw_history(events: tuple[ScoreEvent, ...]) -> None:
+    if not events:
+        empty_state("No games yet.")
+    for event in events:
+        with ui.row().classes("gap-3 tally-numbers"):
+            ui.label(f"{event.created_at:%Y-%m-%d %H:%M:%S} UTC").classes("tally-quiet")
+            ui.label(f"{event.score_delta:+}").classes("text-weight-medium")
+            ui.label(f"to {event.score_after:,}")
+            for change in event.boards:
+                ui.label(f"{change.board_id}: {change.after:,}")
+            ui.label(str(event.metadata.get("reason", ""))).classes("tally-quiet")
+
+
+def _draw_sessions(sessions: list[PlayerSession]) -> None:
+    if not sessions:
+        empty_state("No active session.")
+    for session in sessions:
+        with ui.column().classes("gap-0"):
+            ui.label(f"Since {session.created_at:%Y-%m-%d %H:%M} UTC").classes("tally-numbers")
+            client = session.client
+            ui.label(
+                f"{client.ip_address or 'no address'}, {client.user_agent or 'no agent'}"
+            ).classes("tally-quiet tally-small ellipsis")

@@ -1,0 +1,278 @@
+"""Evaluates alarm rules: each reading once, on one instance at a time, also after a crash.
+
+The position in the change log moves in the transaction that stores what the rules remember of the
+boards and that raises and clears alarms, on the condition that neither the rules nor the position
+have changed. The lock only prevents useless work.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from tally.devices.model.alarms import AlarmRule
+from tally.devices.repository.alarm_rules import (
+    AlarmRuleRepository,
+    RulesChanged,
+)
+from tally.devices.repository.alarms import (
+    AlarmRepository,
+    EvaluatedReading,
+    EvaluationState,
+    EvaluationTooLarge,
+    ReadingsLost,
+)
+from tally.devices.repository.groups import GroupRepository
+from tally.devices.repository.measurements import ChangesLost, MeasurementRepository
+from tally.devices.service.alarm_batches import AlarmBatch, FleetMemory
+from tally.errors import Unavailable
+from tally.kit import logs
+from tally.kit.clock import Clock
+from tally.kit.ids import SortableIds
+from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
+from tally.kit.tasks import cancel_all
+from tally.kit.time_slices import TimeSlices
+
+ALARM_CONSUMER: Final = "device-alarms"
+ALARM_LOCK_SECONDS: Final = 5.0
+ALARM_RETRY_SECONDS: Final = 0.5
+ALARM_IDLE_SECONDS: Final = 0.5  # between looks for changed rules and silent boards
+MAX_BATCH_READINGS: Final = 500
+MAX_WAITING_READINGS: Final = 2_000
+TURN_READINGS: Final = 50  # evaluated in about a millisecond
+_LOADED_BOARDS: Final = 100
+
+_log = logs.logger()
+
+
+@dataclass(slots=True)
+class ReadingBacklog:
+    """Changes of readings that were read and not evaluated yet."""
+
+    changes: deque[EvaluatedReading] = field(default_factory=deque)
+    has_changes: asyncio.Event = field(default_factory=asyncio.Event)
+    has_room: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def fill(self, alarms: AlarmRepository, position: str) -> None:
+        async with aclosing(alarms.readings(position)) as found:
+            async for change in found:
+                self.changes.append(change)
+                self.has_changes.set()
+                if len(self.changes) >= MAX_WAITING_READINGS:
+                    self.has_room.clear()
+                    await self.has_room.wait()
+
+    def take(self, count: int) -> None:
+        for _ in range(count):
+            self.changes.popleft()
+        self.has_room.set()
+        if not self.changes:
+            self.has_changes.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmStores:
+    """What the consumer reads and writes."""
+
+    rules: AlarmRuleRepository
+    alarms: AlarmRepository
+    groups: GroupRepository
+    measurements: MeasurementRepository
+
+
+class AlarmEvaluator:
+    """Evaluates rules while this instance holds the lock.
+
+    `clock` is the time of alarms; `lock_clock` is for the lock, shared with other instances, and
+    for pauses.
+    """
+
+    def __init__(self, stores: AlarmStores, clock: Clock, locks: Locks, lock_clock: Clock) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._locks = locks
+        self._lock_clock = lock_clock
+        self._ids = SortableIds(clock)
+        self._slices = TimeSlices()
+        self._is_failing = False
+
+    async def run(self) -> None:
+        """Evaluate readings until cancelled; wait while another instance does."""
+        while True:
+            try:
+                await run_with_lock(
+                    self._locks,
+                    self._lock_clock,
+                    ALARM_CONSUMER,
+                    ALARM_LOCK_SECONDS,
+                    self._consume,
+                )
+            except LockedElsewhere:
+                pass
+            except LockLost:
+                _log.warning("Alarm evaluation lost its lock", action="alarms_lock_lost")
+            except Exception as error:  # noqa: BLE001 - tried again
+                self._log_failure(error)
+            await self._lock_clock.sleep(ALARM_RETRY_SECONDS)
+
+    def _log_failure(self, error: Exception) -> None:
+        """Log the first of several failures; the consumer tries again."""
+        if self._is_failing:
+            return
+        self._is_failing = True
+        if isinstance(error, Unavailable):
+            _log.warning("Alarm evaluation interrupted", action="alarms_interrupted", error=error)
+        else:
+            _log.exception("Alarm evaluation failed", action="alarms_failed")
+
+    async def _consume(self) -> None:
+        stores = self._stores
+        while True:
+            state = EvaluationState(await stores.rules.revision(), await stores.alarms.position())
+            rules = await stores.rules.all()
+            try:
+                if state.position is not None:
+                    await self._evaluate(state, [stored.rule for stored in rules])
+                elif rules:
+                    first = min(rules, key=lambda stored: stored.rule.updated_at_ms)
+                    await stores.alarms.restart(state, first.position)
+                else:
+                    self._is_failing = False
+                    await self._lock_clock.sleep(ALARM_IDLE_SECONDS)
+            except RulesChanged:
+                pass
+            except (ReadingsLost, ChangesLost) as error:
+                _log.error("Alarm evaluation missed readings", action="alarms_gap", error=error)
+                await stores.alarms.restart(state, await stores.measurements.position())
+
+    async def _evaluate(self, state: EvaluationState, rules: Sequence[AlarmRule]) -> None:
+        """Evaluate readings until rules or groups change."""
+        memory = await self._load(rules)
+        state = await self._clear_outdated(state, memory)
+        if not rules:
+            await self._stores.alarms.restart(state, None)
+            return
+        backlog = ReadingBacklog()
+        filling = asyncio.create_task(backlog.fill(self._stores.alarms, state.position or ""))
+        try:
+            while True:
+                await self._wait_for_changes(backlog, filling)
+                if await self._stores.rules.revision() != state.revision:
+                    return
+                if backlog.changes:
+                    state = await self._evaluate_some(state, memory, backlog)
+                elif await self._has_read_all(state):
+                    state = await self._raise_silence(state, memory)
+                self._is_failing = False
+        finally:
+            await cancel_all({filling})
+
+    async def _load(self, rules: Sequence[AlarmRule]) -> FleetMemory:
+        """Read the groups of all boards, and what the rules remember of them."""
+        fleet = FleetMemory(rules)
+        pending: list[str] = []
+
+        async def load() -> None:
+            async with self._slices:
+                for memory in await self._stores.alarms.memories(pending):
+                    fleet.put(memory)
+            pending.clear()
+
+        async for device in self._stores.groups.all():
+            fleet.add(device.hardware_id, device.group)
+            pending.append(device.hardware_id)
+            if len(pending) == _LOADED_BOARDS:
+                await load()
+        await load()
+        return fleet
+
+    async def _clear_outdated(self, state: EvaluationState, fleet: FleetMemory) -> EvaluationState:
+        """Clear the alarms of rules that no longer apply to their board."""
+        for hardware_id in fleet.outdated():
+            batch = self._batch(fleet)
+            batch.forget_outdated(hardware_id)
+            state = await self._apply(state, fleet, batch, state.position or "")
+        return state
+
+    async def _wait_for_changes(
+        self, backlog: ReadingBacklog, filling: "asyncio.Task[None]"
+    ) -> None:
+        if backlog.changes:
+            return
+        waiting = asyncio.create_task(backlog.has_changes.wait())
+        try:
+            await asyncio.wait(
+                {waiting, filling}, timeout=ALARM_IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            await cancel_all({waiting})
+        if filling.done():
+            filling.result()
+
+    async def _evaluate_some(
+        self, state: EvaluationState, fleet: FleetMemory, backlog: ReadingBacklog
+    ) -> EvaluationState:
+        """Evaluate as many readings as fit into one transaction."""
+        changes = [*backlog.changes][:MAX_BATCH_READINGS]
+        while True:
+            batch = self._batch(fleet)
+            taken = await self._evaluate_each(changes, fleet, batch)
+            try:
+                state = await self._apply(state, fleet, batch, changes[taken - 1].position)
+            except EvaluationTooLarge:
+                if taken == 1:
+                    raise
+                changes = changes[: taken // 2]
+            else:
+                backlog.take(taken)
+                return state
+
+    async def _evaluate_each(
+        self, changes: Sequence[EvaluatedReading], fleet: FleetMemory, batch: AlarmBatch
+    ) -> int:
+        """Evaluate readings in turns; return how many fit into the batch."""
+        for number, (_, reading) in enumerate(changes):
+            if number % TURN_READINGS == 0:
+                await self._slices.wait()
+            if reading is not None:
+                if reading.hardware_id not in fleet.groups:
+                    await self._discover(fleet, reading.hardware_id)
+                if not batch.evaluate(reading):
+                    return number
+        return len(changes)
+
+    async def _discover(self, fleet: FleetMemory, hardware_id: str) -> None:
+        """Add a board that is new since the rules were loaded."""
+        devices = await self._stores.groups.get_many([hardware_id])
+        device = devices.get(hardware_id)
+        fleet.add(hardware_id, None if device is None else device.group)
+        for memory in await self._stores.alarms.memories([hardware_id]):
+            fleet.put(memory)
+
+    async def _has_read_all(self, state: EvaluationState) -> bool:
+        """Whether no reading waits in the log; where the store cannot tell, none has arrived."""
+        until = await self._stores.measurements.position()
+        return not await self._stores.measurements.has_changes(state.position or "", until)
+
+    async def _raise_silence(self, state: EvaluationState, fleet: FleetMemory) -> EvaluationState:
+        while silent := fleet.take_silent(self._clock.milliseconds()):
+            batch = self._batch(fleet)
+            for hardware_id in silent:
+                batch.raise_silence(hardware_id)
+            state = await self._apply(state, fleet, batch, state.position or "")
+        return state
+
+    def _batch(self, fleet: FleetMemory) -> AlarmBatch:
+        return AlarmBatch(fleet, self._clock.milliseconds(), self._ids.next)
+
+    async def _apply(
+        self, state: EvaluationState, fleet: FleetMemory, batch: AlarmBatch, position: str
+    ) -> EvaluationState:
+        evaluation = batch.evaluation(position)
+        if evaluation.boards or position != state.position:
+            await self._stores.alarms.apply(state, evaluation, self._clock.seconds())
+        for memory in evaluation.boards.values():
+            fleet.put(memory)
+        return state._replace(position=position)
