@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from tally.errors import Invalid
 
 MAX_URL_LENGTH: Final = 2_048
-MAX_HOST_LENGTH: Final = 253
-MAX_LABEL_LENGTH: Final = 63
+_MAX_HOST_LENGTH: Final = 253
+_MAX_LABEL_LENGTH: Final = 63
 _PORTS: Final = {"https": 443, "http": 80}
 # Addresses that contain an IPv4 address, to which a gateway translates them.
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
@@ -106,7 +106,7 @@ def is_public(address: IPAddress) -> bool:
 
 def _is_host_name(host: str) -> bool:
     labels = host.split(".")
-    is_short = len(host) <= MAX_HOST_LENGTH and max(map(len, labels)) <= MAX_LABEL_LENGTH
+    is_short = len(host) <= _MAX_HOST_LENGTH and max(map(len, labels)) <= _MAX_LABEL_LENGTH
     return is_short and _host_name.fullmatch(host) is not None
 
 
