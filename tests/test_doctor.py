@@ -96,6 +96,19 @@ def test_unreachable_servers_are_found_and_passwords_are_not_printed(
     assert "DATABASE_URL" in found["postgresql"]["remedy"]
 
 
+def test_ports_that_do_not_exist_are_found(tmp_path: Path) -> None:
+    code, found = findings(
+        tmp_path,
+        TALLY_PORT="0",
+        TALLY_BACKENDS="scoreboard",
+        DATABASE_URL=f"postgresql://tally:{SECRET}@127.0.0.1:99999/tally",
+        REDIS_URL=f"redis://:{SECRET}@127.0.0.1:99999",
+    )
+    assert code == 1
+    assert found["postgresql"]["level"] == "failed"
+    assert found["redis"]["level"] == "warning"
+
+
 async def test_servers_that_respond_are_compared_with_the_clock(tmp_path: Path) -> None:
     async with run_program(tmp_path / "servers") as servers:
         variables = {"DATABASE_URL": servers.dsn, "REDIS_URL": servers.url, "TALLY_PORT": "0"}

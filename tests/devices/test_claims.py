@@ -147,3 +147,11 @@ async def test_guesses_are_throttled_on_all_instances_together(
         for server in (first, second):
             await server.clock.advance(60)
         assert (await claim(first, await new_code(first), board)).status == 201
+
+
+async def test_a_claimed_key_has_the_description_of_its_code(server: DevicesServer) -> None:
+    board, other = Board(), Board()
+    described = await claim(server, await new_code(server, description="roof"), board)
+    assert described.json["description"] == "roof"
+    plain = await claim(server, await new_code(server), other)
+    assert plain.json["description"] == f"claimed by {other.hardware_id}"

@@ -7,7 +7,9 @@ import pytest
 
 from tally.devices.jobs import DELETION_SCHEDULE
 from tally.devices.repository import readings as readings_table
+from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.kit.tasks import cancel_all
+from tally.store.store import Store
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
 from tests.devices.harness import (
@@ -95,6 +97,27 @@ async def test_a_deleted_device_leaves_nothing(store_target: StoreTarget) -> Non
         assert again["confirmation_id"] != confirmation["confirmation_id"]
         assert await charted(server, board) == []
         assert await server.readings(board) == []
+
+
+async def test_charts_stay_exact_if_readings_arrive_while_a_device_is_deleted(
+    store_target: StoreTarget,
+) -> None:
+    """They arrive after the pass over its readings, and before its roll-ups are deleted."""
+    async with open_server(await store_target.new_settings()) as server:
+        await wait_until_built(server)
+        board, key = Board(), await server.new_key()
+        await send_numbered(server, board, HOUR - 10)
+        deletion_id = (await request_deletion(server, f"/devices/{board.hardware_id}"))[
+            "deletion_id"
+        ]
+        deletions = DeviceDeletionRepository(Store(server.application.engine))
+        await deletions.record_readings_deleted(deletion_id, server.clock.seconds())
+        await finish_deletion(server, deletion_id)
+        late = board.reading(HOUR - 1, sensors={"rounds": 1})
+        await server.store_readings(board, [late], key)
+        left = await server.readings(board)
+        assert [entry["batch_id"] for entry in left] == [late["batch_id"]]
+        assert sum(count for count, _, _ in await charted(server, board)) == len(left)
 
 
 async def test_a_board_that_sends_data_after_its_deletion_is_a_device_at_once(

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
@@ -90,4 +91,13 @@ async def test_a_bucket_of_a_clock_that_was_far_ahead_does_not_deny_requests(sto
     ahead = clock.time_ns() // 1000 + 3_600_000_000
     await TokenBucketRepository(store).move(key, None, ahead, ahead // 1_000_000)
     limiter = new_limiter(store, clock, burst=5)
+    assert await granted(*(limiter.take(key) for _ in range(9))) == 5
+
+
+async def test_a_clock_that_is_set_back_does_not_deny_requests_for_long(store: Store) -> None:
+    """The denial was until a time that is now an hour away."""
+    clock, key = ManualClock(START + timedelta(hours=1)), new_uuid()
+    limiter = new_limiter(store, clock, burst=5)
+    assert await granted(*(limiter.take(key) for _ in range(9))) == 5
+    await clock.advance(-3_600)
     assert await granted(*(limiter.take(key) for _ in range(9))) == 5

@@ -2,6 +2,9 @@
 
 import asyncio
 import ipaddress
+import socket
+import threading
+from typing import Any
 
 import pytest
 
@@ -55,7 +58,16 @@ def test_other_addresses_are_refused(address: str) -> None:
     assert caught.value.code == "webhook_address_refused"
 
 
-@pytest.mark.parametrize("url", ["http://example.com/", "https://localhost/", "https:///hook"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/",
+        "https://localhost/",
+        "https:///hook",
+        f"https://{'a' * 64}.example/",
+        f"https://{'a.' * 130}example/",
+    ],
+)
 def test_urls_that_are_not_public_https_are_refused(url: str) -> None:
     with pytest.raises(Invalid):
         parse_target(url, allows_private=False)
@@ -112,3 +124,43 @@ async def test_every_failure_is_an_outcome_without_the_url() -> None:
         assert outcome.error is not None
         assert outcome.error.startswith(start)
         assert "abc" not in outcome.error
+
+
+@pytest.mark.parametrize("host", ["xn--a.invalid", "xn--a"])
+async def test_a_host_name_that_the_client_refuses_is_an_outcome(host: str) -> None:
+    async def resolve(_: WebhookTarget) -> str:
+        return "127.0.0.1"
+
+    async with MessageSender(allows_private=True, resolve=resolve) as sender:
+        outcome = await sender.send(f"http://{host}/", {}, b"")
+    assert outcome.error == "The host name is not valid"
+
+
+async def test_look_ups_that_hang_delay_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow name server holds one thread of its own, however many attempts wait for it."""
+    is_over, look_ups, resolve = threading.Event(), [], socket.getaddrinfo
+
+    def slow(host: str, *args: Any, **options: Any) -> Any:
+        if host == "slow.invalid":
+            look_ups.append(host)
+            is_over.wait()
+        return resolve(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    async with MessageSender(allows_private=True) as sender:
+        waiting = [
+            asyncio.create_task(sender.send("http://slow.invalid/", {}, b"")) for _ in range(40)
+        ]
+        try:
+            async with asyncio.timeout(10):
+                await asyncio.to_thread(int)
+                other = await sender.send("http://127.0.0.1:1/", {}, b"")
+        finally:
+            is_over.set()
+        outcomes = await asyncio.gather(*waiting)
+    assert other.error is not None
+    assert other.error.startswith("Connection failed")
+    assert {str(outcome.error).partition(":")[0] for outcome in outcomes} == {
+        "Host name not resolved"
+    }
+    assert len(look_ups) == 1

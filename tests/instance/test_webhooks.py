@@ -10,13 +10,15 @@ import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tally.instance.repository import webhook_records
-from tally.instance.repository.webhooks import MAX_WEBHOOKS
+from tally.instance.repository.webhooks import MAX_WEBHOOKS, WebhookRepository
 from tally.instance.webhooks import delivery, runner
 from tally.settings import Secret
+from tally.store.store import Store
 from tests.devices.harness import Board
 from tests.instance.conftest import StoreTarget
 from tests.instance.webhook_harness import (
     TOKEN,
+    WAIT_SECONDS,
     Receiver,
     WebhookServer,
     serving_receiver,
@@ -255,3 +257,73 @@ async def test_alarms_are_events(server: WebhookServer, receiver: Receiver) -> N
     await server.request("DELETE", f"/devices/alarm-rules/{created.json['rule_id']}")
     _, cleared = await receiver.until_accepted(2)
     assert cleared.content["type"] == "alarm.cleared"
+
+
+async def test_a_header_that_is_not_ascii_is_a_failure_as_any_other(
+    server: WebhookServer, receiver: Receiver
+) -> None:
+    """The attempt is recorded, so that the delivery backs off and is parked after a day."""
+    webhook_id = (await server.register(receiver.url))["webhook"]["webhook_id"]
+    receiver.status, receiver.headers = 503, {"retry-after": "\u00b2"}
+    await server.send_readings(Board(), 1)
+    await receiver.until_requests(3)
+    (pending,) = await server.until_deliveries(webhook_id, "pending", 1)
+    assert pending["error"] == "HTTP status 503"
+    assert pending["attempts"] >= 2
+    receiver.status = 200
+    await receiver.until_accepted(1)
+    await server.until_deliveries(webhook_id, "pending", 0)
+
+
+async def test_a_key_with_many_events_gives_way_to_others(
+    server: WebhookServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_GROUP_SECONDS", 0)
+    webhook_id = (await server.register(receiver.url))["webhook"]["webhook_id"]
+    busy, other, receiver.status = Board(), Board(), 503
+    sent = await server.send_readings(busy, *range(6))
+    await server.until_deliveries(webhook_id, "pending", 6)
+    receiver.gate.clear()
+    receiver.status = 200
+    await receiver.until_accepted(1)
+    (late,) = await server.send_readings(other, 1)
+    await server.until_deliveries(webhook_id, "pending", 7)
+    receiver.gate.set()
+    accepted = [request.batch_id for request in await receiver.until_accepted(7)]
+    assert [batch_id for batch_id in accepted if batch_id != late] == sent
+    assert accepted.index(late) < 6, "it does not wait for all events of the busy key"
+
+
+async def test_a_disabled_webhook_has_no_age_of_its_oldest_event(
+    server: WebhookServer, receiver: Receiver
+) -> None:
+    """Otherwise the last age stays for ever, and so does its alert."""
+    webhook_id = (await server.register(receiver.url))["webhook"]["webhook_id"]
+    sample, receiver.status = f'oldest_pending_seconds{{webhook="{webhook_id}"}}', 503
+    await server.send_readings(Board(), 1)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while sample not in _metrics(server):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    await server.request("PATCH", f"/admin/webhooks/{webhook_id}", {"is_enabled": False})
+    async with asyncio.timeout(WAIT_SECONDS):
+        while sample in _metrics(server):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def _metrics(server: WebhookServer) -> str:
+    return server.application.metrics.render().decode()
+
+
+async def test_a_receiver_that_is_gone_does_not_disable_a_changed_webhook(
+    server: WebhookServer, receiver: Receiver
+) -> None:
+    """Another instance may still have the old URL, whose receiver answers 410."""
+    webhook_id = (await server.register(receiver.url))["webhook"]["webhook_id"]
+    webhooks = WebhookRepository(Store(server.application.engine))
+    old = await webhooks.get(webhook_id)
+    assert old is not None
+    path = f"/admin/webhooks/{webhook_id}"
+    changed = await server.request("PATCH", path, {"url": f"{receiver.url}?new=1"})
+    await webhooks.disable(old, "The receiver answered 410 Gone")
+    assert (await server.request("GET", path)).json == changed.json
+    assert changed.json["is_enabled"]

@@ -50,13 +50,17 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Answers 200, or the next of `statuses` of the device, or `status` for all."""
+    """Answers 200, or the next of `statuses` of the device, or `status` for all.
+
+    While `gate` is closed, requests wait for their responses.
+    """
 
     url: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     statuses: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     requests: list[Received] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @property
@@ -71,6 +75,7 @@ class Receiver:
         async with self._changed:
             self.requests.append(Received(dict(request.headers), body, status))
             self._changed.notify_all()
+        await self.gate.wait()
         return Response(status_code=status, headers=self.headers)
 
     async def until_accepted(self, count: int) -> list[Received]:
@@ -87,6 +92,7 @@ class Receiver:
 @asynccontextmanager
 async def serving_receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
+    receiver.gate.set()
     routes = [Route("/hook", receiver.receive, methods=["POST"])]
     async with serving(Starlette(routes=routes), grace=1) as url:
         receiver.url = f"{url}/hook"

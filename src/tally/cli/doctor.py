@@ -38,6 +38,8 @@ MAX_CLOCK_DIFFERENCE_SECONDS: Final = 5.0
 MIN_FREE_BYTES: Final = 1_000_000_000
 MIN_OPEN_FILES: Final = 4_096
 GIGABYTE: Final = 1_000_000_000
+# A port above 65,535 is an OverflowError.
+_CONNECT_ERRORS: Final = (OSError, ValueError, OverflowError)
 SERVER_STATE: Final = (
     "SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version')"
 )
@@ -243,7 +245,7 @@ async def _check_postgresql(settings: Settings) -> AsyncIterator[Finding]:
             now, version = await connection.fetchrow(SERVER_STATE)
         finally:
             await connection.close(timeout=CONNECT_SECONDS)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, *_CONNECT_ERRORS) as error:
         # The message of an error may quote the URL, which contains a password.
         remedy = "Start PostgreSQL, and check DATABASE_URL and the user's rights."
         yield Finding("postgresql", Level.FAILED, f"Unreachable: {type(error).__name__}.", remedy)
@@ -264,7 +266,7 @@ async def _check_redis(settings: Settings) -> AsyncIterator[Finding]:
             socket_timeout=CONNECT_SECONDS,
         ) as client:
             seconds, microseconds = await client.time()
-    except (RedisError, OSError, ValueError) as error:
+    except (RedisError, *_CONNECT_ERRORS) as error:
         remedy = "Start Redis, and check REDIS_URL; without it, the scoreboard works but is slower."
         yield Finding("redis", Level.WARNING, f"Unreachable: {type(error).__name__}.", remedy)
         return

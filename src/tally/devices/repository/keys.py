@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tally.devices.model.records import ApiKey, DeviceClaim
-from tally.store.access import PutItem, Query, TransactWriteItems, UpdateItem, access, param
+from tally.store.access import (
+    GetItem,
+    PutItem,
+    Query,
+    TransactWriteItems,
+    UpdateItem,
+    access,
+    param,
+)
 from tally.store.api import Put, Update
 from tally.store.errors import ConditionFailed, TransactionCancelled
 from tally.store.expressions import F, exists, not_exists
@@ -176,6 +184,19 @@ class ApiKeyRepository:
         if claim.description is not None:
             item["description"] = claim.description
         await self.store.put(DEVICE_CLAIMS, item, condition=not_exists("code_hash"))
+
+    @access(
+        "Get claim",
+        GetItem(key={"code_hash": param("hash")}),
+        table=DEVICE_CLAIMS,
+        by="user",
+        trigger="POST /claim",
+        frequency="Per attempt to use a code",
+    )
+    async def claim_description(self, code_hash: str) -> str | None:
+        """Return the description of a code, None without one or if the code is unknown."""
+        item = await self.store.get(DEVICE_CLAIMS, {"code_hash": code_hash}, consistent=True)
+        return None if item is None else item.get("description")
 
     @access(
         "Use claim",

@@ -58,9 +58,10 @@ class ClaimService:
         await self.by_address.take(f"claim#{address}")
         await self.total.take("claim")
         canonical = code.upper().translate(_SIMILAR)
-        key, raw = self.keys.generate(f"claimed by {hardware_id}")
-        key = replace(key, hardware_ids=(hardware_id,))
         code_hash = self.keys.hash_secret(f"claim:{canonical}")
+        description = await self.claims.claim_description(code_hash)
+        key, raw = self.keys.generate(description or f"claimed by {hardware_id}")
+        key = replace(key, hardware_ids=(hardware_id,))
         if not await self.claims.use_claim(code_hash, hardware_id, key, self.clock.seconds()):
             raise Forbidden(
                 "The code is unknown, expired, used, or for another board", code="invalid_claim"

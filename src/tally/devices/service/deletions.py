@@ -8,6 +8,7 @@ device is deleted, its roll-ups follow, which may include expired readings, and 
 import asyncio
 import time
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from tally.devices.model.records import MAX_TIMESTAMP_MS, Deletion, PageKey
@@ -29,6 +30,7 @@ from tally.kit.operators import Operator, OperatorDirectory, Role
 SETTLE_SECONDS: Final = 10
 MAX_WAIT_SECONDS: Final = 8.0
 POLL_SECONDS: Final = 0.02
+MAX_LATE_READINGS: Final = timedelta(hours=1)
 
 _log = logs.logger()
 
@@ -106,20 +108,30 @@ class DeviceDeletionWorker:
             if deletion.kind == "readings" or await self._delete_device(deletion):
                 await self._finish(deletion)
 
-    async def _delete_readings(self, deletion: Deletion) -> None:
-        """Delete the readings in one pass; those that arrive behind it are not deleted."""
-        start: PageKey | None = None
+    async def _delete_readings(self, deletion: Deletion) -> int:
+        """Delete the readings in one pass and count them; those that arrive behind it stay."""
+        total, start = 0, None
         while True:
             count, start = await self.readings.delete_page(
                 deletion.hardware_id, deletion.time_range, start
             )
+            total += count
             await self.deletions.record_progress(deletion.deletion_id, count)
             if start is None:
-                return
+                return total
 
     async def _delete_device(self, deletion: Deletion) -> bool:
-        """Delete roll-ups and the record; return False to wait until roll-ups are current."""
+        """Delete roll-ups and the record; return False to wait until roll-ups are current.
+
+        Readings that arrived meanwhile are deleted first, since their roll-ups would be missing.
+        A board that never stops sending does not keep its record for longer than an hour.
+        """
         if not await self._are_rollups_current(deletion):
+            return False
+        waited = self.clock.now() - datetime.fromisoformat(deletion.requested_at)
+        if await self._delete_readings(deletion) and waited < MAX_LATE_READINGS:
+            now = self.clock.seconds()
+            await self.deletions.record_readings_deleted(deletion.deletion_id, now)
             return False
         while await self.rollups.delete_page(deletion.hardware_id):
             pass

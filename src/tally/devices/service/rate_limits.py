@@ -79,7 +79,7 @@ class SharedRateLimiter:
     def _take_local(self, bucket: _TokenBucket) -> RateLimitStatus | None:
         """Take a leased or a free token; None if this instance has none."""
         now = self._now_us()
-        if now < bucket.denied_until:
+        if now < bucket.denied_until <= now + self._window_us:
             raise self._exceeded(bucket, now)
         if bucket.leased and now < bucket.leased_until:
             bucket.leased -= 1

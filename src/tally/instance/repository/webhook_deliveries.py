@@ -92,7 +92,7 @@ class DeliveryRepository:
         "Find pending deliveries of all groups",
         Query(where=_PENDING & (F("id") > param("after")), limit=PAGE),
         table=WEBHOOK_DELIVERIES,
-        trigger="QueuedDelivery of webhooks",
+        trigger="Delivery of webhooks",
         frequency="Every second per webhook",
     )
     async def after(self, webhook_id: str, after: str) -> list[QueuedDelivery]:
@@ -107,7 +107,7 @@ class DeliveryRepository:
         "Find pending deliveries of a group",
         Query(where=_PENDING & F("id").begins_with(param("group")), limit=PAGE),
         table=WEBHOOK_DELIVERIES,
-        trigger="QueuedDelivery of webhooks",
+        trigger="Delivery of webhooks",
         frequency="Per group with a delivery that is due",
     )
     async def group(self, webhook_id: str, group: str) -> list[QueuedDelivery]:
@@ -122,7 +122,7 @@ class DeliveryRepository:
         "Complete delivery",
         DeleteItem(key=_PENDING_KEY),
         table=WEBHOOK_DELIVERIES,
-        trigger="QueuedDelivery of webhooks",
+        trigger="Delivery of webhooks",
         frequency="Per delivered event",
     )
     async def complete(self, delivery: QueuedDelivery) -> None:
@@ -133,7 +133,7 @@ class DeliveryRepository:
         "Record failed attempt of delivery",
         UpdateItem(key=_PENDING_KEY, condition=exists("id")),
         table=WEBHOOK_DELIVERIES,
-        trigger="QueuedDelivery of webhooks",
+        trigger="Delivery of webhooks",
         frequency="Per failed attempt",
     )
     async def record_failure(self, delivery: QueuedDelivery) -> None:

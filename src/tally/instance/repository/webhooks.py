@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from tally.instance.repository.webhook_records import StoredSecret, Webhook
 from tally.store.access import DeleteItem, GetItem, PutItem, Query, UpdateItem, access, param
 from tally.store.errors import ConditionFailed
-from tally.store.expressions import F, exists
+from tally.store.expressions import F
 from tally.store.schema import Attribute, S, Table
 from tally.store.store import Store
 from tally.store.values import Item, Key
@@ -76,22 +76,23 @@ class WebhookRepository:
 
     @access(
         "Disable webhook",
-        UpdateItem(key=_KEY, condition=exists("webhookId")),
+        UpdateItem(key=_KEY, condition=F("version") == param("version")),
         table=TALLY_WEBHOOKS,
         trigger="A receiver that answers 410 Gone",
         frequency="Rare",
     )
-    async def disable(self, webhook_id: str, reason: str) -> None:
+    async def disable(self, webhook: Webhook, reason: str) -> None:
+        """Disable a webhook, unless it was changed or deleted since it was read."""
         try:
             await self.store.update(
                 TALLY_WEBHOOKS,
-                _key(webhook_id),
+                _key(webhook.webhook_id),
                 F("disabledReason").set(reason),
                 F("version").set(F("version") + 1),
-                condition=exists("webhookId"),
+                condition=F("version") == webhook.version,
             )
         except ConditionFailed:
-            return  # it was deleted meanwhile
+            return  # the response was to the old URL
 
     @access(
         "Get webhook",

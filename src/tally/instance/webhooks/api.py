@@ -232,7 +232,7 @@ def _deliveries(handlers: WebhookHandlers) -> tuple[Endpoint, ...]:
                 *BODY_ERRORS,
                 _NOT_FOUND,
                 NotFound(
-                    f"QueuedDelivery {schemas.DELIVERY_EXAMPLE.id} is not parked",
+                    f"Delivery {schemas.DELIVERY_EXAMPLE.id} is not parked",
                     code="delivery_not_found",
                     field="ids",
                 ),

@@ -29,6 +29,8 @@ PARK_AFTER_MS: Final = 86_400_000
 INITIAL_BACKOFF_SECONDS: Final = 5.0
 MAX_BACKOFF_SECONDS: Final = 3_600.0
 MAX_CONCURRENT: Final = 8
+# A group gives way to the others after so long, when the next pass begins.
+MAX_GROUP_SECONDS: Final = 1.0
 # From so many failures in a row on, all groups wait.
 MAX_FAILURES: Final = 5
 MAX_PAUSE_SECONDS: Final = 60.0
@@ -93,18 +95,26 @@ class DeliveryWorker:
         self._wake.set()
 
     async def run(self) -> None:
-        while True:
-            self._wake.clear()
-            await self.run_once()
-            with suppress(DeadlineExceeded):
-                await finish_within(self._timer, POLL_SECONDS, self._wake.wait())
+        try:
+            while True:
+                self._wake.clear()
+                await self.run_once()
+                # New events of a receiver that is down need no pass of their own.
+                while self._is_paused():
+                    await self._timer.sleep(POLL_SECONDS)
+                with suppress(DeadlineExceeded):
+                    await finish_within(self._timer, POLL_SECONDS, self._wake.wait())
+        finally:
+            # Another instance may continue, or none: the age that this one knows is outdated.
+            with suppress(KeyError):
+                self._services.metrics.oldest.remove(self._webhook.webhook_id)
 
     async def run_once(self) -> None:
         """Try every delivery that is due."""
         self._oldest = None
         async with asyncio.TaskGroup() as tasks:
             async for head in self._heads():
-                if head.not_before <= self._now() or self._has_expired(head):
+                if self._has_expired(head) or (not self._is_paused() and self._is_due(head)):
                     await self._slots.acquire()
                     tasks.create_task(self._deliver_group(head.group))
         now = self._now()
@@ -127,10 +137,13 @@ class DeliveryWorker:
     async def _deliver_group(self, group: str) -> None:
         """Deliver one page of a group; the next pass continues."""
         try:
+            until = self._timer.monotonic() + MAX_GROUP_SECONDS
             page = await self._services.deliveries.group(self._webhook.webhook_id, f"{group}#")
             for delivery in page:
                 if not await self._deliver(delivery):
                     return
+                if self._timer.monotonic() > until:
+                    break
             if page:
                 self._wake.set()
         finally:
@@ -138,12 +151,11 @@ class DeliveryWorker:
 
     async def _deliver(self, delivery: QueuedDelivery) -> bool:
         """Return whether the group may continue with the next delivery."""
-        now = self._now()
         if self._is_disabled:
             return False
-        if now < self._paused_until:
+        if self._is_paused():
             return self._has_expired(delivery) and await self._park(delivery)
-        if delivery.not_before > now:
+        if not self._is_due(delivery):
             return False
         outcome = await self._attempt(delivery)
         if outcome.error is None:
@@ -203,7 +215,17 @@ class DeliveryWorker:
         self._is_disabled = True
         webhook_id = self._webhook.webhook_id
         _log.warning("Webhook disabled", action="webhook_disabled", webhook=webhook_id)
-        await self._services.webhooks.disable(webhook_id, "The receiver answered 410 Gone")
+        await self._services.webhooks.disable(self._webhook, "The receiver answered 410 Gone")
+
+    def _is_paused(self) -> bool:
+        return self._is_future(self._paused_until, MAX_PAUSE_SECONDS)
+
+    def _is_due(self, delivery: QueuedDelivery) -> bool:
+        return not self._is_future(delivery.not_before, MAX_BACKOFF_SECONDS)
+
+    def _is_future(self, time: int, max_seconds: float) -> bool:
+        """Whether a time is yet to come; one that is too far away is of a clock that was ahead."""
+        return 0 < time - self._now() <= round(max_seconds * 1000)
 
     def _has_expired(self, delivery: QueuedDelivery) -> bool:
         return self._now() - delivery.created_at >= PARK_AFTER_MS

@@ -7,6 +7,7 @@ Any response with a 2xx status is a success. Redirects are not followed and bodi
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -14,6 +15,7 @@ from typing import Final, Self, TypeAlias
 
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.response import BaseResponse
 
 from tally.errors import Invalid
 from tally.instance.webhooks.targets import (
@@ -22,9 +24,12 @@ from tally.instance.webhooks.targets import (
     parse_target,
     resolve_target,
 )
+from tally.kit.tasks import cancel_all
 
 TIMEOUT_SECONDS: Final = 15
 MAX_CLIENTS: Final = 50
+# One thread for each host whose name server is slow; see MAX_WEBHOOKS.
+MAX_LOOKUPS: Final = 20
 GONE: Final = 410
 
 # Returns an address to connect to, or raises TargetRefused or OSError.
@@ -53,6 +58,10 @@ class MessageSender:
         self._resolve = resolve or self._resolve_public
         self._clients: dict[tuple[WebhookTarget, str], Client] = {}
         self._building = asyncio.Lock()
+        # A look-up cannot be cancelled. With threads of their own, those that hang delay nothing
+        # else, and the attempts of a host share one.
+        self._threads = ThreadPoolExecutor(MAX_LOOKUPS, "webhook-look-up")
+        self._lookups: dict[WebhookTarget, asyncio.Task[str]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,6 +75,8 @@ class MessageSender:
         for client in self._clients.values():
             await client.close()
         self._clients.clear()
+        await cancel_all(self._lookups.values())
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
         """Send a message; every failure is an outcome. No error text contains the URL."""
@@ -75,7 +86,7 @@ class MessageSender:
                 client = await self._client(target, await self._resolve(target))
                 request = client.post(url).headers(headers).body_bytes(body)
                 async with request.build_streamed() as response:
-                    return _outcome(response.status, response.headers.get("retry-after"))
+                    return _outcome(response)
         except Invalid as error:
             return Outcome(error=error.message)
         except TargetRefused as error:
@@ -86,9 +97,23 @@ class MessageSender:
             return Outcome(error=f"Host name not resolved: {error}")
         except PyreqwestError as error:
             return Outcome(error=f"Connection failed: {type(error).__name__}")
+        except ValueError:
+            # The HTTP client accepts fewer host names than `parse_target`.
+            return Outcome(error="The host name is not valid")
 
     async def _resolve_public(self, target: WebhookTarget) -> str:
-        return await resolve_target(target, allows_private=self._allows_private)
+        lookup = self._lookups.get(target)
+        if lookup is None:
+            lookup = self._lookups[target] = asyncio.create_task(self._look_up(target))
+        return await asyncio.shield(lookup)
+
+    async def _look_up(self, target: WebhookTarget) -> str:
+        try:
+            return await resolve_target(
+                target, allows_private=self._allows_private, threads=self._threads
+            )
+        finally:
+            del self._lookups[target]
 
     async def _client(self, target: WebhookTarget, address: str) -> Client:
         """Return a client that connects to this address whatever the host name resolves to."""
@@ -114,8 +139,17 @@ def _build_client(target: WebhookTarget, address: str) -> Client:
     )
 
 
-def _outcome(status: int, retry_after: str | None) -> Outcome:
+def _outcome(response: BaseResponse) -> Outcome:
+    status = response.status
     if 200 <= status < 300:
         return Outcome(status)
-    seconds = float(retry_after) if retry_after is not None and retry_after.isdigit() else 0.0
-    return Outcome(status, f"HTTP status {status}", seconds)
+    return Outcome(status, f"HTTP status {status}", _retry_after(response))
+
+
+def _retry_after(response: BaseResponse) -> float:
+    """Return the seconds in Retry-After; 0 without them, with a date, or with anything else."""
+    try:
+        text = response.headers.get("retry-after") or ""
+    except ValueError:  # it is not ASCII
+        return 0.0
+    return float(text) if text.isdigit() else 0.0

@@ -156,7 +156,7 @@ class WebhookAdministration:
             delivery = await self.deliveries.parked(webhook_id, delivery_id)
             if delivery is None:
                 raise NotFound(
-                    f"QueuedDelivery {delivery_id} is not parked",
+                    f"Delivery {delivery_id} is not parked",
                     code="delivery_not_found",
                     field="ids",
                 )

@@ -9,13 +9,16 @@ import asyncio
 import ipaddress
 import re
 import socket
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from tally.errors import Invalid
 
 MAX_URL_LENGTH: Final = 2_048
+_MAX_HOST_LENGTH: Final = 253
+_MAX_LABEL_LENGTH: Final = 63
 _PORTS: Final = {"https": 443, "http": 80}
 # Addresses that contain an IPv4 address, to which a gateway translates them.
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
@@ -53,7 +56,7 @@ def parse_target(url: str, *, allows_private: bool) -> WebhookTarget:
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise _invalid_url("must not contain credentials or a fragment")
     literal = _parse_address(host)
-    if literal is None and not _host_name.fullmatch(host):
+    if literal is None and not _is_host_name(host):
         raise _invalid_url("must contain a host name or an IP address")
     if port == 0:
         raise _invalid_url("must not contain port 0")
@@ -69,13 +72,16 @@ def parse_target(url: str, *, allows_private: bool) -> WebhookTarget:
     return WebhookTarget(host, port or _PORTS[parts.scheme])
 
 
-async def resolve_target(target: WebhookTarget, *, allows_private: bool) -> str:
+async def resolve_target(
+    target: WebhookTarget, *, allows_private: bool, threads: Executor | None = None
+) -> str:
     """Return an address of the target, or raise TargetRefused or OSError.
 
-    If one address is not public, the target is refused, whichever address comes first.
+    If one address is not public, the target is refused, whichever address comes first. A slow name
+    server occupies a thread of `threads`, by default one of the event loop.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(threads, _look_up, target)
     addresses = [str(sockaddr[0]) for *_, sockaddr in found]
     if not addresses:
         raise OSError("the host name has no address")
@@ -96,6 +102,16 @@ def is_public(address: IPAddress) -> bool:
     if embedded is not None:
         return is_public(embedded)
     return address in _GLOBAL_UNICAST and address.is_global and address.teredo is None
+
+
+def _is_host_name(host: str) -> bool:
+    labels = host.split(".")
+    is_short = len(host) <= _MAX_HOST_LENGTH and max(map(len, labels)) <= _MAX_LABEL_LENGTH
+    return is_short and _host_name.fullmatch(host) is not None
+
+
+def _look_up(target: WebhookTarget) -> list[tuple[Any, ...]]:
+    return [*socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)]
 
 
 def _parse_address(text: str) -> IPAddress | None:
