@@ -128,11 +128,11 @@ def test_markdown_keeps_a_bar_or_a_line_break_inside_its_cell() -> None:
 
 
 async def test_prometheus_exports_sums_of_the_same_values(store: Store) -> None:
-    """Each operation of a backend has a consistent histogram, and each table its counters."""
+    """Each operation has a consistent histogram, and each table its counters."""
     registry = CollectorRegistry()
     registry.register(PatternCollector(CATALOGUE, store.meters))
     duration = "tally_store_operation_duration_seconds"
-    labels = {"backend": "example", "operation": "GetItem"}
+    labels = {"operation": "GetItem"}
     value = registry.get_sample_value
     reads = [row for row in pattern_rows(CATALOGUE, store.meters) if row.operation == "GetItem"]
     calls = sum(row.calls for row in reads)

@@ -26,7 +26,7 @@ _EXPORTED_BOUNDS = (0.0001, 0.0005, 0.0025, 0.01, 0.05, 0.25, 1.0, 5.0)
 
 
 class PatternCollector(Collector):
-    """Collects counters per table and a histogram per backend and operation."""
+    """Collects counters per table and a histogram per operation."""
 
     def __init__(self, catalogue: Catalogue, meters: Meters) -> None:
         self._catalogue = catalogue
@@ -43,8 +43,8 @@ class PatternCollector(Collector):
         """Yield the current values."""
         seconds = HistogramMetricFamily(
             "tally_store_operation_duration_seconds",
-            "Duration of operations by backend and operation.",
-            labels=("backend", "operation"),
+            "Duration of operations by operation.",
+            labels=("operation",),
         )
         counters = {
             name: CounterMetricFamily(
@@ -53,23 +53,23 @@ class PatternCollector(Collector):
             for name, help_text in _COUNTERS.items()
         }
         by_operation, by_table = self._sums()
-        for labels, meter in by_operation.items():
-            seconds.add_metric(labels, _cumulative(meter), meter.seconds)
+        for operation, meter in by_operation.items():
+            seconds.add_metric((operation,), _cumulative(meter), meter.seconds)
         for labels, meter in by_table.items():
             for name, counter in counters.items():
                 counter.add_metric(labels, getattr(meter, _ATTRIBUTES.get(name, name)))
         yield seconds
         yield from counters.values()
 
-    def _sums(self) -> tuple[dict[tuple[str, str], Meter], dict[tuple[str, str], Meter]]:
-        """Return the sums by backend and operation, and by backend and table."""
-        by_operation: dict[tuple[str, str], Meter] = {}
+    def _sums(self) -> tuple[dict[str, Meter], dict[tuple[str, str], Meter]]:
+        """Return the sums by operation, and by backend and table."""
+        by_operation: dict[str, Meter] = {}
         by_table: dict[tuple[str, str], Meter] = {}
         for entry in self._catalogue.entries():
             table = by_table.setdefault((entry.backend, entry.pattern.table.name), Meter())
             for (operation, _), meter in self._meters.of(entry.pattern).operations.items():
                 table.add(meter)
-                by_operation.setdefault((entry.backend, operation), Meter()).add(meter)
+                by_operation.setdefault(operation, Meter()).add(meter)
         return by_operation, by_table
 
 

@@ -271,16 +271,8 @@ def _lines(
     else:
         message = need or _status_message(feed)
     lock_screen = f"{scores} · {message}" if message else scores
-    expanded = " · ".join(
-        part
-        for part in (
-            scores,
-            f"{overs} ov" if overs else "",
-            message,
-            need if need != message else "",
-        )
-        if part
-    )
+    parts = (scores, f"{overs} ov" if overs else "", message, need if need != message else "")
+    expanded = " · ".join(part for part in parts if part)
     return DisplayLines(
         lock_screen,
         score,
