@@ -1,13 +1,17 @@
 """The gateway to a mail server, over SMTP: implements the port `Mailer`."""
 
 from dataclasses import dataclass
-from email.message import EmailMessage
+from email.mime.text import MIMEText
+from email.utils import format_datetime, formataddr, parseaddr
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import aiosmtplib
+from aiosmtplib.email import parse_address
 
 from tally.errors import Unavailable
+from tally.kit.clock import Clock
+from tally.kit.ids import new_uuid
 from tally.scoreboard.service.ports import Mail
 from tally.settings import Secret
 
@@ -25,17 +29,17 @@ class SmtpMailer:
 
     url: Secret
     sender: str
+    clock: Clock
 
     async def send(self, mail: Mail) -> None:
         """Send a mail; raises Unavailable."""
-        message = EmailMessage()
-        message["From"], message["To"], message["Subject"] = self.sender, mail.to, mail.subject
-        message.set_content(mail.text)
         parts = urlsplit(self.url.reveal())
         is_tls = parts.scheme == "smtps"
         try:
             await aiosmtplib.send(
-                message,
+                self._message(mail),
+                sender=parseaddr(self.sender)[1],
+                recipients=[_checked(mail.to)],
                 hostname=parts.hostname,
                 port=parts.port or _PORTS[parts.scheme],
                 username=None if parts.username is None else unquote(parts.username),
@@ -46,3 +50,21 @@ class SmtpMailer:
             )
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
             raise Unavailable(f"The mail server: {type(error).__name__}") from error
+
+    def _message(self, mail: Mail) -> MIMEText:
+        # Unlike EmailMessage, this does not parse the address, at which the parser may fail.
+        message = MIMEText(mail.text)
+        name, address = parseaddr(self.sender)
+        message["From"], message["To"] = formataddr((name, address)), mail.to
+        message["Subject"] = mail.subject
+        # Many mail servers reject mails without these two.
+        message["Date"] = format_datetime(self.clock.now())
+        message["Message-ID"] = f"<{new_uuid()}@{address.rpartition('@')[2]}>"
+        return message
+
+
+def _checked(address: str) -> str:
+    """Return an address; raises ValueError if SMTP would read another one, as in `a,b@x.org`."""
+    if parse_address(address) != address:
+        raise ValueError("the address needs quotes")
+    return address

@@ -250,14 +250,15 @@ def _accounts(
 def _password_resets(
     core: _Core, passwords: ThreadedPasswordHasher, sessions: PlayerSessions
 ) -> PasswordResets:
-    settings, url = core.dependencies.settings, core.dependencies.settings.scoreboard_smtp_url
+    settings, clock = core.dependencies.settings, core.dependencies.clock
+    url = settings.scoreboard_smtp_url
     return PasswordResets(
         resets=PasswordResetRepository(core.database),
         requests=FailedSignInRepository(core.database),
         sessions=sessions,
         passwords=passwords,
-        mailer=None if url is None else SmtpMailer(url, settings.scoreboard_mail_from),
-        clock=core.dependencies.clock,
+        mailer=None if url is None else SmtpMailer(url, settings.scoreboard_mail_from, clock),
+        clock=clock,
         lifetime=timedelta(minutes=settings.scoreboard_reset_minutes),
         page_url=settings.scoreboard_reset_page,
     )

@@ -1,7 +1,7 @@
 """Named boards: orders, operators, seasons, moderation and deletion, with Redis and the stream."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
+from tally.scoreboard.model.scores import ScoreChange
 from tests.api_response import ApiResponse, expect_error
 from tests.scoreboard.api.harness import (
     ADMIN,
@@ -351,3 +352,112 @@ async def test_invalid_boards_are_rejected(server: ScoreboardHarness) -> None:
     unauthorized = await server.send("POST", "/admin/boards", {"id": "y", "name": "y"})
     assert unauthorized.status == 401
     assert (await server.send("GET", f"/boards/{new_uuid()}")).status == 404
+
+
+async def test_a_retry_writes_to_redis_what_a_dead_process_committed(
+    server: ScoreboardHarness,
+) -> None:
+    """On boards as on the global leaderboard, and although the copy in Redis is complete."""
+    services = server.scoreboard.services
+    await create(server, "cup", order="asc", operator="best")
+    ana, ben = await server.player("ana"), await server.player("ben")
+    await play(server, ben, 9, "cup")
+    await services.board_maintenance.catch_up()
+    token = await server.complete_action(ana, boards=["cup"])
+    claims = services.scores.verify(token, ana.user_id)
+    await services.scores.scores.apply(
+        ScoreChange(
+            claims.token_hash,
+            claims.action_id,
+            ana.user_id,
+            5,
+            claims.expires_at,
+            at=server.clock.now(),
+            client_info={},
+        )
+    )
+    assert await standings(server, "cup") == [("ben", 9)]
+    retried = (await server.update_score(ana, token, 5)).result
+    assert retried["boards"] == [{"board": "cup", "season": 1, "score": 5, "rank": 1}]
+    assert await standings(server, "cup") == [("ana", 5), ("ben", 9)]
+
+
+async def test_an_instance_whose_clock_is_behind_writes_to_the_open_season(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
+    """Another instance has closed the season that this one still knows."""
+    addresses = await shared_servers.allocate()
+    midnight = NOON + timedelta(hours=12)
+    async with (
+        run_scoreboard(server_settings(addresses, tmp_path / "1"), ManualClock(NOON)) as behind,
+        run_scoreboard(server_settings(addresses, tmp_path / "2"), ManualClock(midnight)) as ahead,
+    ):
+        await create(behind, "daily", reset=DAILY)
+        ana, ben = await behind.player("ana"), await behind.player("ben")
+        await play(behind, ana, 10, "daily")
+        await ahead.scoreboard.services.board_maintenance.catch_up()
+        update = await play(behind, ben, 3, "daily")
+        assert update["boards"] == [{"board": "daily", "season": 2, "score": 3, "rank": 1}]
+        for harness in (ahead, behind):
+            assert await standings(harness, "daily") == [("ben", 3)]
+            assert await standings(harness, "daily/seasons/1") == [("ana", 10)]
+
+
+async def test_a_board_with_many_missed_resets_delays_no_other_board(
+    server: ScoreboardHarness,
+) -> None:
+    """Three days of a board that resets every minute take several runs of the job."""
+    maintenance = server.scoreboard.services.board_maintenance
+    await create(server, "minutes", reset={"cron": "* * * * *"})
+    await create(server, "weekly", reset={"cron": "0 0 * * WED"})
+    server.skip_time(72 * HOURS)
+    await maintenance.catch_up()
+    assert (await server.send("GET", "/boards/weekly/seasons")).result["items"]
+    for _ in range(2):
+        await maintenance.catch_up()
+    boards = (await server.send("GET", "/boards")).result["items"]
+    assert [(board["id"], board["season"]) for board in boards] == [
+        ("minutes", 72 * 60 + 1),
+        ("weekly", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("created", "cron", "ends"),
+    [
+        # On 29 March 2026, Europe/Berlin skips 02:00 to 03:00, which is 01:00 UTC.
+        ("2026-03-28T12", "30 2 * * *", ["2026-03-29T01:00", "2026-03-30T00:30"]),
+        ("2026-03-28T12", "0 0 * * *", ["2026-03-28T23:00", "2026-03-29T22:00"]),
+        ("2026-03-29T00", "0 * * * *", ["2026-03-29T01:00", "2026-03-29T02:00"]),
+        ("2026-03-28T12", "*/30 2 * * *", ["2026-03-30T00:00", "2026-03-30T00:30"]),
+        # On 25 October 2026, 02:00 to 03:00 comes twice, at 00:00 and 01:00 UTC.
+        ("2026-10-24T12", "30 2 * * *", ["2026-10-25T00:30", "2026-10-26T01:30"]),
+        ("2026-10-24T12", "0 0 * * *", ["2026-10-24T22:00", "2026-10-25T23:00"]),
+        ("2026-10-25T00", "0 * * * *", ["2026-10-25T01:00", "2026-10-25T02:00"]),
+        ("2026-10-24T12", "30 * * 10 SUN", ["2026-10-24T22:30", "2026-10-24T23:30"]),
+        # Created in the second of the two hours: the reset at 02:30 has been.
+        ("2026-10-25T01", "30 2 * * *", ["2026-10-26T01:30", "2026-10-27T01:30"]),
+    ],
+)
+async def test_resets_follow_daylight_saving_time(
+    shared_servers: SharedServers, tmp_path: Path, created: str, cron: str, ends: list[str]
+) -> None:
+    """Alike for resets that come one by one and for those that were missed."""
+    start = datetime.fromisoformat(f"{created}:00+00:00")
+    reset = {"cron": cron, "time_zone": "Europe/Berlin"}
+    settings = server_settings(
+        await shared_servers.allocate(), tmp_path, scoreboard_access_seconds=ACCESS_SECONDS
+    )
+    async with run_scoreboard(settings, ManualClock(start)) as server:
+        await create(server, "followed", reset=reset)
+        await create(server, "missed", reset=reset)
+        for end in ends:
+            board = (await server.send("GET", "/boards/followed")).result
+            assert board["season_ends_at"] == f"{end}:00Z"
+            moment = datetime.fromisoformat(f"{end}:00+00:00")
+            server.skip_time((moment - server.clock.now()).total_seconds())
+        for board_id in ("followed", "missed"):
+            closed = (await server.send("GET", f"/boards/{board_id}/seasons")).result["items"]
+            assert [season["ended_at"] for season in closed] == [
+                f"{end}:00Z" for end in reversed(ends)
+            ]

@@ -1,8 +1,10 @@
 """Password resets by mail: single-use tokens, and responses that do not tell who has an account."""
 
+import asyncio
 import io
 import re
 from collections.abc import AsyncIterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,26 @@ from tests.scoreboard.api.harness import (
     ScoreboardHarness,
     run_scoreboard,
     server_settings,
+    wait_until,
 )
 from tests.scoreboard.api.servers import SharedServers
 
 NEW_PASSWORD = "four quite unusual words"
 TABLES = ("password_reset_tokens", "password_reset_requests", "failed_sign_ins")
+
+UNUSUAL = (
+    ".!<=",
+    "(?;.).",
+    "():(#",
+    "a,b",
+    '_"<?',
+    "=?utf-8?q?c=40example.net=2C?=",
+    "=?a?b?'._.?=",
+)
+WAITING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 
 
 @pytest.fixture
@@ -126,6 +143,55 @@ async def test_a_token_expires(server: ScoreboardHarness, mail: MailSimulator) -
     server.skip_time(1)
     await server.scoreboard.services.retention.run()
     assert await count_rows(server, "password_reset_tokens") == 0
+
+
+async def test_two_tokens_used_at_once_set_one_password(
+    server: ScoreboardHarness, mail: MailSimulator
+) -> None:
+    """The second one waits for the first, and then finds its token gone."""
+    ana, database = await server.player("ana"), server.scoreboard.database
+    tokens = [await request_token(server, mail, ana) for _ in range(2)]
+    async with database.use("test") as connection, connection.transaction():
+        await connection.execute("SELECT FROM users WHERE id = $1 FOR UPDATE", ana.user_id)
+        resets = [asyncio.create_task(reset(server, token, NEW_PASSWORD)) for token in tokens]
+
+        async def are_waiting() -> bool:
+            return bool(await database.value("test", WAITING) == 2)
+
+        await wait_until(are_waiting)
+    responses = await asyncio.gather(*resets)
+    assert sorted(response.status for response in responses) == [204, 400]
+    assert (await login(server, ana, NEW_PASSWORD)).status == 200
+
+
+async def test_an_address_that_no_mail_can_have_delays_no_other_mail(
+    server: ScoreboardHarness, mail: MailSimulator
+) -> None:
+    """Registration accepts these addresses; Python's parser of headers fails at some of them."""
+    for number, local in enumerate(UNUSUAL):
+        player = await server.player(f"unusual_{number}")
+        body = {"email": f"{local}@example.org"}
+        changed = await server.send("PATCH", "/users/me", body, token=player.token)
+        assert changed.status == 200, local
+        assert (await forget(server, f"{local}@example.org")).status == 202
+    ben = await server.player("ben")
+    token = await request_token(server, mail, ben)
+    assert (await reset(server, token, NEW_PASSWORD)).status == 204
+    recipients = {received.to for received in mail.mails} - {("ben@example.com",)}
+    assert recipients <= {(f"{local}@example.org",) for local in UNUSUAL}
+
+
+async def test_a_mail_has_the_headers_that_mail_servers_require(
+    server: ScoreboardHarness, mail: MailSimulator
+) -> None:
+    ana = await server.player("ana")
+    first, second = [
+        (await request_token(server, mail, ana), mail.mails[0].headers)[1] for _ in range(2)
+    ]
+    assert first["To"] == "ana@example.com"
+    assert parsedate_to_datetime(first["Date"]) == server.clock.now().replace(microsecond=0)
+    assert re.fullmatch(r"<\S+@localhost\.localdomain>", first["Message-ID"])
+    assert first["Message-ID"] != second["Message-ID"]
 
 
 async def test_a_change_of_the_address_or_of_the_account_ends_tokens(

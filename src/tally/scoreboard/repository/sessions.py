@@ -68,6 +68,12 @@ RETURNING id
 """
 # Any other token of the player ends with the first that is used, and with a change of password.
 _DELETE_RESET_TOKENS: Final = "DELETE FROM password_reset_tokens WHERE user_id = $1"
+# The player is locked before the token, in the order of a change of password.
+_LOCK_RESET_PLAYER: Final = """
+SELECT id FROM users WHERE id = (
+    SELECT user_id FROM password_reset_tokens WHERE token_hash = $1
+) FOR NO KEY UPDATE
+"""
 _USE_RESET: Final = """
 DELETE FROM password_reset_tokens WHERE token_hash = $1 AND expires_at > $2 RETURNING user_id
 """
@@ -210,6 +216,7 @@ class PlayerSessionRepository:
         Return the player and the sessions; None if the token is invalid, expired or was used.
         """
         async with self.database.use("reset_password") as connection, connection.transaction():
+            await connection.execute(_LOCK_RESET_PLAYER, token_hash)
             user_id = await connection.fetchval(_USE_RESET, token_hash, now)
             if user_id is None:
                 return None

@@ -9,6 +9,7 @@ players of the old season does not matter; Redis frees the old keys in the backg
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -129,7 +130,8 @@ class BoardSeasons:
     async def close_all_due(self) -> None:
         """Close every season that is over, and learn of the boards of other processes."""
         for board in await self.boards.find_due(self._clock.now(), DUE_BOARDS):
-            self.adopt(await self.close_due(board))
+            with suppress(SeasonDue):  # after an outage; the next run closes more of its seasons
+                self.adopt(await self.close_due(board))
         after = ""
         while page := await self.boards.find_page(DUE_BOARDS, after):
             for board in page:

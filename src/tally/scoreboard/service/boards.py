@@ -148,21 +148,18 @@ class Boards:
 
         `player` has the username and avatar; without it, the change is one of an earlier request.
         """
-        season = await self.seasons.current(change.board_id)
+        season = await self._current(change.board_id, change.season)
         rank = None
         try:
             if season.board.season != change.season:
                 scores = BoardScoreRepository(self.database, change.board_id, change.season)
                 found = await scores.standing(user_id)
                 rank = None if found is None else found[0].rank
-            elif player is None or change.revision is None or change.reached_at is None:
-                rank = (await season.leaderboard.standing(user_id))[0].rank
             else:
-                ranked = change.after * _sign(season.board)
-                score = replace(
-                    player, score=ranked, reached_at=change.reached_at, revision=change.revision
-                )
-                rank = await season.writer.put_score(score)
+                score = _changed_score(season.board, player, change)
+                # The process of the earlier request may have died before it wrote to Redis.
+                score = score or await _find_score(season, user_id)
+                rank = None if score is None else await season.writer.put_score(score)
         except (NotFound, PlayerBanned):
             rank = None  # deleted or banned since
         return BoardResult(change.board_id, change.season, change.after, rank)
@@ -172,9 +169,9 @@ class Boards:
         for place in await self.repository.find_places(user_id):
             season = await self._open(place)
             if season is not None:
-                found = await season.sync.drift_checker.scores.find_many([user_id])
-                if user_id in found:
-                    await season.writer.put_player(found[user_id])
+                score = await _find_score(season, user_id)
+                if score is not None:
+                    await season.writer.put_player(score)
 
     async def remove(
         self, user_id: str, places: Sequence[BoardPlace], *, is_deleted: bool = False
@@ -188,8 +185,28 @@ class Boards:
 
     async def _open(self, place: BoardPlace) -> OpenSeason | None:
         """Return the season of a place if it is still open."""
-        season = await self.seasons.current(place.board_id)
+        season = await self._current(place.board_id, place.season)
         return season if season.board.season == place.season else None
+
+    async def _current(self, board_id: str, seen: int) -> OpenSeason:
+        """Return the open season, which is not before one that PostgreSQL has had."""
+        season = await self.seasons.current(board_id)
+        if season.board.season < seen:  # another process, whose clock is ahead, has closed it
+            season = await self.seasons.refresh(board_id)
+        return season
+
+
+async def _find_score(season: OpenSeason, user_id: str) -> Score | None:
+    found = await season.sync.drift_checker.scores.find_many([user_id])
+    return found.get(user_id)
+
+
+def _changed_score(board: Board, player: Score | None, change: BoardChange) -> Score | None:
+    """Return the score after a change, as it ranks; None if the change is an earlier one."""
+    if player is None or change.revision is None or change.reached_at is None:
+        return None
+    ranked = change.after * _sign(board)
+    return replace(player, score=ranked, reached_at=change.reached_at, revision=change.revision)
 
 
 def _no_score() -> NotFound:

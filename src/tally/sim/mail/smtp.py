@@ -14,12 +14,13 @@ HOST: Final = "mail.example"
 
 
 class ReceivedMail(msgspec.Struct, frozen=True):
-    """A mail: the addresses of its envelope, and its subject and text."""
+    """A mail: the addresses of its envelope, its subject and text, and all headers."""
 
     sender: str
     to: tuple[str, ...]
     subject: str
     text: str
+    headers: dict[str, str]
 
 
 class SmtpSession:
@@ -93,4 +94,7 @@ def _parse(sender: str, to: tuple[str, ...], content: bytes) -> ReceivedMail:
     message = email.message_from_bytes(content, policy=email.policy.default)
     body = message.get_body(("plain",))
     text = "" if body is None else str(body.get_content())
-    return ReceivedMail(sender, to, str(message["Subject"] or ""), text.replace("\r\n", "\n"))
+    # As they were sent: parsing the address of a recipient may fail.
+    headers = {name: str(value) for name, value in message.raw_items()}
+    subject = str(message["Subject"] or "")
+    return ReceivedMail(sender, to, subject, text.replace("\r\n", "\n"), headers)
