@@ -30,6 +30,22 @@ INSERT INTO score_events
     (user_id, action_token_hash, action_id, score_delta, score_before, score_after, metadata)
     SELECT id, md5(username), username, 1, 6, 7, '{"text": "\\u00e9 \\\\ \\n"}' FROM users;
 """
+# The tables of migration 6.
+FILL_BOARDS = """
+INSERT INTO boards (id, name, is_ascending, operator, schedule, time_zone, created_at, season,
+    season_started_at, season_ends_at)
+    VALUES ('laps', E'L\u00e4ps\t\\N', true, 'best', '0 0 * * MON', 'Europe/Berlin', now(), 2,
+        now(), now() + interval '1 week');
+INSERT INTO seasons VALUES ('laps', 1, now() - interval '1 week', now(), 50);
+INSERT INTO board_scores (user_id, board, season, total_score, score_first_reached_at, is_hidden)
+    SELECT id, 'laps', season, -season, now(), season = 2 FROM users, generate_series(1, 2) season;
+INSERT INTO completed_actions (action_id, user_id, max_score, completed_at, expires_at, boards)
+    SELECT username, id, 1, now(), now(), '{laps,"global"}' FROM users;
+UPDATE score_events SET boards = '{"laps": {"season": 1, "before": null, "after": 1}}';
+INSERT INTO password_reset_requests (email, requested_at, due_at)
+    SELECT email, now(), now() FROM users;
+INSERT INTO password_reset_tokens SELECT md5(username), id, now() FROM users;
+"""
 
 
 async def execute(dsn: str, sql: str) -> None:
@@ -98,15 +114,20 @@ async def test_every_row_returns_and_counters_stay_right(tmp_path: Path) -> None
     data = tmp_path / "data"
     async with open_postgres(data, CLOCK, durable=False) as dsn:
         await create_schema(dsn)
-        await execute(dsn, FILL)
+        await execute(dsn, FILL + FILL_BOARDS)
         before = await contents(dsn)
         created = await create_backup(data, tmp_path / "backup.tar", CLOCK)
     await restore_backup(created.path, tmp_path / "other", CLOCK, key_of(data))
     async with open_postgres(tmp_path / "other", CLOCK, durable=False) as dsn:
         assert await contents(dsn) == before
-        assert len(before["rank_changes"]) == 50
+        # Of the global leaderboard, and of a season whose scores are not hidden.
+        assert len(before["rank_changes"]) == 50 + 50
         await execute(dsn, "DELETE FROM users WHERE username = 'player 7'")
-        assert len((await contents(dsn))["rank_changes"]) == 51
+        after = await contents(dsn)
+        assert len(after["rank_changes"]) == 101
+        assert len(after["password_reset_tokens"]) == 49
+        await execute(dsn, "UPDATE board_scores SET is_hidden = false WHERE season = 2")
+        assert len((await contents(dsn))["rank_changes"]) == 151
 
 
 async def test_a_backup_fails_rather_than_omit_a_table(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Named boards: orders, operators, seasons, moderation and deletion, with Redis and the stream."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -277,6 +278,28 @@ async def test_the_stream_shows_scores_and_the_next_season(
             update = await stream.board()
             assert update["season"] > 1
             assert update["leaderboard"] == []
+
+
+async def test_the_stream_shows_who_leaves_the_top_ten_and_every_new_player(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
+    """Neither has a rank among the top ten after the change."""
+    settings = server_settings(await shared_servers.allocate(), tmp_path)
+    async with run_scoreboard(settings) as server, asyncio.timeout(60):
+        await create(server, "cup", operator="latest")
+        players = [await server.player() for _ in range(12)]
+        for value, player in enumerate(players[:11], start=10):
+            await play(server, player, value, "cup")
+        leader = players[10]
+        async with open_stream(server.url, board="cup") as stream:
+            first = await stream.board()
+            assert first["leaderboard"][0]["user_id"] == leader.user_id
+            await play(server, leader, 2, "cup")
+            while leader.user_id in {row["user_id"] for row in first["leaderboard"]}:
+                first = await stream.board()
+            assert first["total_players"] == 11
+            await play(server, players[11], 1, "cup")
+            assert (await stream.board())["total_players"] == 12
 
 
 async def test_boards_work_without_redis(shared_servers: SharedServers, tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
 
 from tally.kit.clock import SystemClock
 from tally.kit.metrics import Metrics
+from tally.scoreboard.model.scores import ScoreChange
 from tally.scoreboard.repository.database import Database, open_database_pool
 from tally.scoreboard.repository.metrics import StorageMetrics
 from tally.scoreboard.repository.migrations import (
@@ -19,10 +21,39 @@ from tally.scoreboard.repository.migrations import (
     known_migrations,
     migrate,
 )
+from tally.scoreboard.repository.rank_bands import RankBandRepository
+from tally.scoreboard.repository.scores import ScoreRepository
 from tests.scoreboard.repository.conftest import Addresses
 
 FIRST = Migration(1, "first", "CREATE TABLE first (id INTEGER PRIMARY KEY);")
 SECOND = Migration(2, "second", "CREATE TABLE second (id INTEGER); INSERT INTO first VALUES (1);")
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+DEPARTED = "dddddddd-dddd-dddd-dddd-dddddddddddd"
+# Players with equal scores, one of them banned, an action that is not scored yet, and a band of
+# ranks that begins at a player who was deleted.
+VERSION_5 = """
+INSERT INTO users (username, email, password_hash)
+    SELECT 'player_' || n, n || '@example.com', 'hash' FROM generate_series(1, 2500) n;
+INSERT INTO scores (user_id, total_score, score_first_reached_at)
+    SELECT id, length(md5(username || 'x')) + ascii(md5(username)), '2026-03-01T00:00:00Z'
+    FROM users WHERE username <> 'player_2500';
+INSERT INTO banned_scores (user_id, total_score, score_first_reached_at, revision, banned_at)
+    SELECT id, 70, '2026-03-01T00:00:00Z', 3, now() FROM users WHERE username = 'player_2500';
+INSERT INTO score_events
+    (user_id, action_token_hash, action_id, score_delta, score_before, score_after)
+    SELECT id, 'used', 'scored', 1, 0, 1 FROM users WHERE username = 'player_1';
+INSERT INTO completed_actions
+    (action_id, user_id, max_score, metadata, completed_at, expires_at)
+    SELECT 'pending', id, 10, '{"level": 3}', '2026-03-02', '2026-03-03' FROM users
+    WHERE username = 'player_1';
+INSERT INTO rank_bands VALUES
+    ('global', 0, 100, '2026-03-01', 'dddddddd-dddd-dddd-dddd-dddddddddddd', 7);
+"""
+RANKS = """
+SELECT user_id::text, row_number() OVER (
+    ORDER BY total_score DESC, score_first_reached_at ASC, user_id DESC
+) AS rank FROM scores
+"""
 
 
 @pytest.fixture
@@ -91,6 +122,43 @@ async def test_the_schema_has_the_specified_indexes(empty_database: Database) ->
         " WHERE table_name = 'score_events' AND column_name = 'user_id'",
     )
     assert nullable == "YES"
+
+
+async def test_boards_are_added_to_a_database_with_data(empty_database: Database) -> None:
+    """Scores and ranks stay, and an action of the version before still counts."""
+    await migrate(empty_database, known_migrations()[:5])
+    async with empty_database.use("test") as connection:
+        await connection.execute(VERSION_5)
+    tables = {"users", "scores", "banned_scores", "completed_actions", "score_events"}
+    before = {table: await count(empty_database, table) for table in tables}
+    assert await migrate(empty_database) == len(known_migrations()) - 5
+    assert {table: await count(empty_database, table) for table in tables} == before
+    bands = await empty_database.rows("test", "SELECT user_id::text, players FROM rank_bands")
+    assert sorted(band["players"] for band in bands) == [0, 499, 1000, 1000]
+    assert DEPARTED not in {band["user_id"] for band in bands}
+
+    scores = ScoreRepository(empty_database, SystemClock())
+    player = await empty_database.value(
+        "test", "SELECT id::text FROM users WHERE username = $1", "player_1"
+    )
+    score = await scores.find(player)
+    assert score is not None
+    change = ScoreChange(
+        "hash", "pending", player, 10, NOON + timedelta(1), at=NOON, client_info={}
+    )
+    applied = await scores.apply(change)
+    assert (applied.score_before, applied.score_after) == (score.score, score.score + 10)
+    assert applied.boards == ()
+    for _ in range(2):
+        for row in (await empty_database.rows("test", RANKS))[::250]:
+            found = await scores.standing(row["user_id"])
+            assert found is not None
+            assert (found[0].rank, found[1]) == (row["rank"], 2499)
+        await RankBandRepository(empty_database).maintain()
+
+
+async def count(database: Database, table: str) -> int:
+    return int(await database.value("test", f"SELECT count(*) FROM {table}"))  # noqa: S608
 
 
 async def test_concurrent_migrations_are_applied_once(empty_database: Database) -> None:
