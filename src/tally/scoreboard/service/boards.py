@@ -160,6 +160,8 @@ class Boards:
                 # The process of the earlier request may have died before it wrote to Redis.
                 score = score or await _find_score(season, user_id)
                 rank = None if score is None else await season.writer.put_score(score)
+                if _changes_others(season.board, change):
+                    season.writer.listener.notify_change()
         except (NotFound, PlayerBanned):
             rank = None  # deleted or banned since
         return BoardResult(change.board_id, change.season, change.after, rank)
@@ -207,6 +209,12 @@ def _changed_score(board: Board, player: Score | None, change: BoardChange) -> S
         return None
     ranked = change.after * _sign(board)
     return replace(player, score=ranked, reached_at=change.reached_at, revision=change.revision)
+
+
+def _changes_others(board: Board, change: BoardChange) -> bool:
+    """Return whether the player is new, or may have left the top: its own rank does not tell."""
+    sign = _sign(board)
+    return change.before is None or change.after * sign < change.before * sign
 
 
 def _no_score() -> NotFound:
