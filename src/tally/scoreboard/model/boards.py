@@ -44,7 +44,8 @@ class ResetSchedule:
     """When seasons end: a cron expression with five fields, in a time zone.
 
     Daylight saving time is treated as in Debian's cron: a reset at a skipped time happens when the
-    clock has moved, and one at a repeated time once, unless the expression names every hour.
+    clock has moved, and one at a repeated time once. An expression whose minute or hour begins with
+    `*` follows the clock: the skipped hour has no reset, and both of the repeated hours have.
     """
 
     expression: str
