@@ -465,7 +465,7 @@ async def test_a_board_with_many_missed_resets_delays_no_other_board(
 async def test_resets_follow_daylight_saving_time(
     shared_servers: SharedServers, tmp_path: Path, created: str, cron: str, ends: list[str]
 ) -> None:
-    """Alike for resets that come one by one and for those that were missed."""
+    """Both resets that come one by one and those that were missed."""
     start = datetime.fromisoformat(f"{created}:00+00:00")
     reset = {"cron": cron, "time_zone": "Europe/Berlin"}
     settings = server_settings(
