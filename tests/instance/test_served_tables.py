@@ -25,7 +25,6 @@ from tally.store.schema import S, Table
 from tally.store.sqlite import open_sqlite
 from tests.test_up import demo
 
-
 KEY = {"pk": {"S": "a"}}
 
 
@@ -42,7 +41,9 @@ def client(url: str, secret: str, service: str = "dynamodb") -> Any:
 
 def test_the_demo_prints_a_command_that_lists_its_tables(tmp_path: Path) -> None:
     """The secret is in a file and not in the output, and no client can write."""
-    with demo(tmp_path, "--no-sim", TALLY_BACKENDS="devices") as running:
+    folder = tmp_path / "my [red] data"  # of which a terminal must not make a colour
+    folder.mkdir()
+    with demo(folder, "--no-sim", TALLY_BACKENDS="devices") as running:
         secret = (running.data / "dynamodb.key").read_text(encoding="utf-8").strip()
         assert secret not in running.output
         printed = re.search(
@@ -128,7 +129,10 @@ def test_tables_with_hashes_and_secrets_are_hidden() -> None:
     found = {
         name
         for name, table in tomllib.loads(text)["tables"].items()
-        if any(re.search("hash|secret|password", attribute, re.I) for attribute in table["attributes"])
+        if any(
+            re.search("hash|secret|password", attribute, re.IGNORECASE)
+            for attribute in table["attributes"]
+        )
     }
     assert found - {*CREDENTIAL_TABLES} == {"CommitCollectAudit", "cricket-state-hashes"}
     assert {*CREDENTIAL_TABLES} <= {*tomllib.loads(text)["tables"]}

@@ -89,7 +89,7 @@ def test_the_fixture_frees_its_snapshots(tmp_path: Path) -> None:
 
 
 def test_a_run_without_the_fixtures_does_not_import_the_store(tmp_path: Path) -> None:
-    """pytest imports the plugin wherever the package is installed."""
+    """The plugin is imported wherever the package is installed."""
     result = run_pytest(
         tmp_path,
         """
