@@ -48,9 +48,10 @@ async function useDevices() {
   };
   const capabilities = { sensors: ["bme280"], features: {} };
   check(await board.POST("/devices/register", { body: { ...version, capabilities } }));
+  const now = Date.now();
   const reading = {
-    batch_id: `${version.hardware_id}_${version.boot_id}_1704067200000_1704067800000`,
-    timestamp_ms: 1704067800000,
+    batch_id: `${version.hardware_id}_${version.boot_id}_${now - 600_000}_${now}`,
+    timestamp_ms: now,
     sensors: { bme280_temp_c: 22.5 },
     sensor_status: { bme280: "ok" as const },
   };

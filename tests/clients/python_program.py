@@ -7,6 +7,7 @@ the server. Prints the number of calls.
 import json
 import os
 import sys
+import time
 import uuid
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -130,9 +131,10 @@ def use_devices(calls: Calls) -> None:
     calls.check(
         devices_register_board.sync_detailed(client=board, body=registration), ConfirmationBody
     )
+    now = int(time.time()) * 1000
     reading = {
-        "batch_id": f"{HARDWARE_ID}_{boot_id}_1704067200000_1704067800000",
-        "timestamp_ms": 1704067800000,
+        "batch_id": f"{HARDWARE_ID}_{boot_id}_{now - 600_000}_{now}",
+        "timestamp_ms": now,
         "sensors": {"bme280_temp_c": 22.5},
         "sensor_status": {"bme280": "ok"},
     }

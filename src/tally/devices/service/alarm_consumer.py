@@ -6,10 +6,8 @@ have changed. The lock only prevents useless work.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from tally.devices.model.alarms import AlarmRule
@@ -27,49 +25,21 @@ from tally.devices.repository.alarms import (
 from tally.devices.repository.groups import GroupRepository
 from tally.devices.repository.measurements import ChangesLost, MeasurementRepository
 from tally.devices.service.alarm_batches import AlarmBatch, FleetMemory
-from tally.errors import Unavailable
+from tally.devices.service.change_backlog import ChangeBacklog, ExclusiveConsumer
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
+from tally.kit.locks import Locks
 from tally.kit.tasks import cancel_all
 from tally.kit.time_slices import TimeSlices
 
 ALARM_CONSUMER: Final = "device-alarms"
-ALARM_LOCK_SECONDS: Final = 5.0
-ALARM_RETRY_SECONDS: Final = 0.5
 ALARM_IDLE_SECONDS: Final = 0.5  # between looks for changed rules and silent boards
 MAX_BATCH_READINGS: Final = 500
-MAX_WAITING_READINGS: Final = 2_000
 TURN_READINGS: Final = 50  # evaluated in about a millisecond
 _LOADED_BOARDS: Final = 100
 
 _log = logs.logger()
-
-
-@dataclass(slots=True)
-class ReadingBacklog:
-    """Changes of readings that were read and not evaluated yet."""
-
-    changes: deque[EvaluatedReading] = field(default_factory=deque)
-    has_changes: asyncio.Event = field(default_factory=asyncio.Event)
-    has_room: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def fill(self, alarms: AlarmRepository, position: str) -> None:
-        async with aclosing(alarms.readings(position)) as found:
-            async for change in found:
-                self.changes.append(change)
-                self.has_changes.set()
-                if len(self.changes) >= MAX_WAITING_READINGS:
-                    self.has_room.clear()
-                    await self.has_room.wait()
-
-    def take(self, count: int) -> None:
-        for _ in range(count):
-            self.changes.popleft()
-        self.has_room.set()
-        if not self.changes:
-            self.has_changes.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,40 +62,16 @@ class AlarmEvaluator:
     def __init__(self, stores: AlarmStores, clock: Clock, locks: Locks, lock_clock: Clock) -> None:
         self._stores = stores
         self._clock = clock
-        self._locks = locks
         self._lock_clock = lock_clock
+        self._exclusive = ExclusiveConsumer(
+            ALARM_CONSUMER, "Alarm evaluation", "alarms", locks, lock_clock
+        )
         self._ids = SortableIds(clock)
         self._slices = TimeSlices()
-        self._is_failing = False
 
     async def run(self) -> None:
         """Evaluate readings until cancelled; wait while another instance does."""
-        while True:
-            try:
-                await run_with_lock(
-                    self._locks,
-                    self._lock_clock,
-                    ALARM_CONSUMER,
-                    ALARM_LOCK_SECONDS,
-                    self._consume,
-                )
-            except LockedElsewhere:
-                pass
-            except LockLost:
-                _log.warning("Alarm evaluation lost its lock", action="alarms_lock_lost")
-            except Exception as error:  # noqa: BLE001 - tried again
-                self._log_failure(error)
-            await self._lock_clock.sleep(ALARM_RETRY_SECONDS)
-
-    def _log_failure(self, error: Exception) -> None:
-        """Log the first of several failures; the consumer tries again."""
-        if self._is_failing:
-            return
-        self._is_failing = True
-        if isinstance(error, Unavailable):
-            _log.warning("Alarm evaluation interrupted", action="alarms_interrupted", error=error)
-        else:
-            _log.exception("Alarm evaluation failed", action="alarms_failed")
+        await self._exclusive.run(self._consume)
 
     async def _consume(self) -> None:
         stores = self._stores
@@ -139,7 +85,7 @@ class AlarmEvaluator:
                     first = min(rules, key=lambda stored: stored.rule.updated_at_ms)
                     await stores.alarms.restart(state, first.position)
                 else:
-                    self._is_failing = False
+                    self._exclusive.is_failing = False
                     await self._lock_clock.sleep(ALARM_IDLE_SECONDS)
             except RulesChanged:
                 pass
@@ -154,18 +100,19 @@ class AlarmEvaluator:
         if not rules:
             await self._stores.alarms.restart(state, None)
             return
-        backlog = ReadingBacklog()
-        filling = asyncio.create_task(backlog.fill(self._stores.alarms, state.position or ""))
+        backlog = ChangeBacklog[EvaluatedReading]()
+        readings = self._stores.alarms.readings(state.position or "")
+        filling = asyncio.create_task(backlog.fill(readings))
         try:
             while True:
-                await self._wait_for_changes(backlog, filling)
+                await backlog.wait(filling, ALARM_IDLE_SECONDS)
                 if await self._stores.rules.revision() != state.revision:
                     return
                 if backlog.changes:
                     state = await self._evaluate_some(state, memory, backlog)
                 elif await self._has_read_all(state):
                     state = await self._raise_silence(state, memory)
-                self._is_failing = False
+                self._exclusive.is_failing = False
         finally:
             await cancel_all({filling})
 
@@ -194,23 +141,8 @@ class AlarmEvaluator:
             state = await self._apply(state, fleet, batch, state.position or "")
         return state
 
-    async def _wait_for_changes(
-        self, backlog: ReadingBacklog, filling: "asyncio.Task[None]"
-    ) -> None:
-        if backlog.changes:
-            return
-        waiting = asyncio.create_task(backlog.has_changes.wait())
-        try:
-            await asyncio.wait(
-                {waiting, filling}, timeout=ALARM_IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            await cancel_all({waiting})
-        if filling.done():
-            filling.result()
-
     async def _evaluate_some(
-        self, state: EvaluationState, fleet: FleetMemory, backlog: ReadingBacklog
+        self, state: EvaluationState, fleet: FleetMemory, backlog: ChangeBacklog[EvaluatedReading]
     ) -> EvaluationState:
         """Evaluate as many readings as fit into one transaction."""
         changes = [*backlog.changes][:MAX_BATCH_READINGS]

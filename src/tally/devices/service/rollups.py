@@ -6,10 +6,7 @@ twice. The lock only prevents useless work.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace
@@ -37,47 +34,19 @@ from tally.devices.repository.rollups import (
     RollupRepository,
     StoredRollup,
 )
+from tally.devices.service.change_backlog import ChangeBacklog, ExclusiveConsumer
 from tally.devices.service.rollup_builder import RollupBuilder
-from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
+from tally.kit.locks import Locks
 from tally.kit.tasks import cancel_all
 
 CONSUMER: Final = "device-rollups"
-LOCK_SECONDS: Final = 5.0
-RETRY_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 1.0  # between looks for a requested rebuild
 # Aggregating so many changes takes a few milliseconds, in which the event loop is busy.
 MAX_BATCH_CHANGES: Final = 500
-MAX_WAITING_CHANGES: Final = 2_000
 
 _log = logs.logger()
-
-
-@dataclass(slots=True)
-class _Backlog:
-    """Changes that were read and not applied yet."""
-
-    changes: deque[MeasurementChange] = field(default_factory=deque)
-    has_changes: asyncio.Event = field(default_factory=asyncio.Event)
-    has_room: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def fill(self, measurements: MeasurementRepository, position: str) -> None:
-        async with aclosing(measurements.changes(position)) as found:
-            async for change in found:
-                self.changes.append(change)
-                self.has_changes.set()
-                if len(self.changes) >= MAX_WAITING_CHANGES:
-                    self.has_room.clear()
-                    await self.has_room.wait()
-
-    def take(self, count: int) -> None:
-        for _ in range(count):
-            self.changes.popleft()
-        self.has_room.set()
-        if not self.changes:
-            self.has_changes.clear()
 
 
 class RollupConsumer:
@@ -97,10 +66,8 @@ class RollupConsumer:
         self._rollups = rollups
         self._measurements = measurements
         self._builder = builder
-        self._locks = locks
-        self._clock = clock
-        self._backlog = _Backlog()
-        self._is_failing = False
+        self._exclusive = ExclusiveConsumer(CONSUMER, "Roll-up consumer", "rollups", locks, clock)
+        self._backlog = ChangeBacklog[MeasurementChange]()
 
     @property
     def oldest_change_at(self) -> float | None:
@@ -109,26 +76,7 @@ class RollupConsumer:
 
     async def run(self) -> None:
         """Apply changes until cancelled; wait while another instance does."""
-        while True:
-            try:
-                await run_with_lock(self._locks, self._clock, CONSUMER, LOCK_SECONDS, self._consume)
-            except LockedElsewhere:
-                pass
-            except LockLost:
-                _log.warning("Roll-ups lost their lock", action="rollups_lock_lost")
-            except Exception as error:  # noqa: BLE001 - tried again
-                self._log_failure(error)
-            await self._clock.sleep(RETRY_SECONDS)
-
-    def _log_failure(self, error: Exception) -> None:
-        """Log the first of several failures; the consumer tries again."""
-        if self._is_failing:
-            return
-        self._is_failing = True
-        if isinstance(error, Unavailable):
-            _log.warning("Roll-ups interrupted", action="rollups_interrupted", error=error)
-        else:
-            _log.exception("Roll-ups failed", action="rollups_failed")
+        await self._exclusive.run(self._consume)
 
     async def _consume(self) -> None:
         while True:
@@ -145,8 +93,8 @@ class RollupConsumer:
                 await self._rollups.start(state, await self._measurements.position())
 
     async def _follow(self, state: ConsumerState) -> None:
-        backlog = self._backlog = _Backlog()
-        filling = asyncio.create_task(backlog.fill(self._measurements, state.position))
+        backlog = self._backlog = ChangeBacklog[MeasurementChange]()
+        filling = asyncio.create_task(backlog.fill(self._measurements.changes(state.position)))
         try:
             while True:
                 if state.built_until != ALL_BUILT:
@@ -157,27 +105,26 @@ class RollupConsumer:
                     filling.result()
                 if backlog.changes:
                     state = await self._apply_some(state, backlog)
-                self._is_failing = False
+                self._exclusive.is_failing = False
         finally:
             await cancel_all({filling})
-            self._backlog = _Backlog()
+            self._backlog = ChangeBacklog[MeasurementChange]()
 
     async def _is_outdated(
-        self, state: ConsumerState, backlog: _Backlog, filling: "asyncio.Task[None]"
+        self,
+        state: ConsumerState,
+        backlog: ChangeBacklog[MeasurementChange],
+        filling: "asyncio.Task[None]",
     ) -> bool:
         """Wait for a change; return whether a rebuild was requested meanwhile."""
         if backlog.changes:
             return False
-        waiting = asyncio.create_task(backlog.has_changes.wait())
-        try:
-            await asyncio.wait(
-                {waiting, filling}, timeout=IDLE_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            await cancel_all({waiting})
+        await backlog.wait(filling, IDLE_SECONDS)
         return not backlog.changes and await self._rollups.state() != state
 
-    async def _apply_some(self, state: ConsumerState, backlog: _Backlog) -> ConsumerState:
+    async def _apply_some(
+        self, state: ConsumerState, backlog: ChangeBacklog[MeasurementChange]
+    ) -> ConsumerState:
         """Apply as many changes as fit into one transaction."""
         changes = [*backlog.changes][:MAX_BATCH_CHANGES]
         while True:

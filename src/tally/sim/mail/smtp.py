@@ -11,6 +11,7 @@ import msgspec
 MAX_MAIL_BYTES: Final = 1024 * 1024
 MAX_RECIPIENTS: Final = 100
 HOST: Final = "mail.example"
+HTTP_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class ReceivedMail(msgspec.Struct, frozen=True):
@@ -47,6 +48,10 @@ class SmtpSession:
                     self._sender, self._recipients = None, []
                     yield mail
                     await self._reply(250, "Accepted")
+                case verb if verb in HTTP_METHODS:
+                    # A web page could otherwise send a mail in the body of a request.
+                    await self._reply(554, "This is not an HTTP server")
+                    return
                 case "QUIT":
                     await self._reply(221, "Goodbye")
                     return
