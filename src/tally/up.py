@@ -182,8 +182,8 @@ class Up:
                 elapsed = timedelta(seconds=int(self._clock.monotonic() - started))
                 requests = application.metrics.requests.count()
                 problems = f"warnings: {log_file.problems}"
-                state = f"Up for {elapsed}, {requests} requests; logs: {escape(str(log_file.path))}, {problems}"
-                line.update(state)
+                logs = f"logs: {escape(str(log_file.path))}, {problems}"
+                line.update(f"Up for {elapsed}, {requests} requests; {logs}")
                 await self._clock.sleep(STATUS_SECONDS)
 
     @contextmanager
