@@ -95,7 +95,7 @@ class RuleMemory(msgspec.Struct, frozen=True):
     samples: tuple[tuple[int, Number], ...] = ()
 
 
-class BoardMemory(msgspec.Struct, frozen=True):
+class BoardMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What all rules remember of one board.
 
     `newest` is the sort key of the newest reading, and `arrived_ms` when the last reading arrived.

@@ -336,7 +336,7 @@ def _move(state: EvaluationState, position: str | None) -> list[Write]:
 
 def remove_board(memory: BoardMemory, entry: AlarmEntry, now: int) -> list[Write]:
     """Delete the memory of a board, unless an evaluation changed it, and clear its alarms."""
-    stored = _encode(memory)["rules"]
+    stored = _encode(memory).get("rules")
     is_same = F("rules") == stored if stored else not_exists("rules") | (F("rules") == {})
     active = [known.alarm_id for known in memory.rules.values() if known.alarm_id is not None]
     return [
