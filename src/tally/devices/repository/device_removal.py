@@ -38,7 +38,7 @@ class DeviceRemovalRepository:
 
     store: Store
     tables: ClassVar = ()
-    reads: ClassVar = (
+    writes: ClassVar = (
         DEVICES,
         DEVICE_DESIRED_STATES,
         DEVICE_ALARM_RULES,

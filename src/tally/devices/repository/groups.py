@@ -42,7 +42,7 @@ class GroupRepository:
 
     store: Store
     tables: ClassVar = ()
-    reads: ClassVar = (DEVICES, DEVICE_ALARM_RULES)
+    writes: ClassVar = (DEVICES, DEVICE_ALARM_RULES)
 
     @access(
         "Update group of device",
