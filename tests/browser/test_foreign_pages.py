@@ -8,7 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -161,9 +161,9 @@ async def _visit(page: Page, port: int) -> tuple[str, int | None]:
         response = await page.goto(origin)
     except PlaywrightError:
         # The response is not text, so that the browser downloads it and stays on the empty page.
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("GET", "/", headers={"Host": f"{REBOUND}:{port}"})
-        return "", connection.getresponse().status
+        with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+            connection.request("GET", "/", headers={"Host": f"{REBOUND}:{port}"})
+            return "", connection.getresponse().status
     return origin, None if response is None else response.status
 
 

@@ -28,6 +28,7 @@ _STATUS: Final = {
     404: b"404 Not Found",
     408: b"408 Request Timeout",
     413: b"413 Request Entity Too Large",
+    421: b"421 Misdirected Request",
     431: b"431 Request Header Fields Too Large",
     500: b"500 Internal Server Error",
     503: b"503 Service Unavailable",
@@ -204,7 +205,7 @@ class WireConnection(asyncio.Protocol):
             return
         except TallyError as error:
             failed = coral_error("AccessDeniedException", error.message)
-            self._write(400, msgspec.json.encode(failed.body), keep_alive=keep_alive)
+            self._write(421, msgspec.json.encode(failed.body), keep_alive=keep_alive)
             return
         if request.method == b"GET":
             self._write(200, b"healthy: " + request.values[b"host"], keep_alive=keep_alive)
