@@ -146,6 +146,7 @@ WIDE_CLASSES = {
         "SimulatedServices",
     },
     "one use case that coordinates many collaborators": {
+        "DeviceDeletionWorker",
         "InboxWorker",
         "PlayerAccounts",
         "PushService",

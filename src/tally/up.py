@@ -14,6 +14,7 @@ from socket import socket
 from typing import Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from tally.app import Application, build_app, open_application
@@ -151,22 +152,25 @@ class Up:
         for name, where in services.urls:
             table.add_row(f"{name} (simulated)", where)
         data_dir = self._settings.data_dir
-        table.add_row("Data", str(data_dir.resolve()))
+        table.add_row("Data", escape(str(data_dir.resolve())))
         if "scoreboard" in self._settings.backends and not self._settings.scoreboard_internal_key:
-            table.add_row("Game server key", f"in {data_dir / 'scoreboard-internal.key'}")
+            table.add_row("Game server key", escape(f"in {data_dir / 'scoreboard-internal.key'}"))
         if token_file is not None:
-            table.add_row("Operator token", f"in {token_file}")
+            table.add_row("Operator token", escape(f"in {token_file}"))
         self._console.print(table)
         if token_file is not None:
-            # Without rich's line breaks, so that the command can be copied.
             command = usage(token_file, self._settings, url)
-            self._console.print(f"To use the operator token: {command}", soft_wrap=True)
+            self._print_line(f"To use the operator token: {command}")
         if tables is not None:
-            self._console.print(f"To read the tables: {tables.command}", soft_wrap=True)
+            self._print_line(f"To read the tables: {tables.command}")
         if link is not None:
             sign_in = f"Sign in to the console (once): {url}/console/login{link.query}"
-            self._console.print(sign_in, soft_wrap=True, highlight=False)
+            self._print_line(sign_in)
         self._console.print("Press Ctrl-C to stop.")
+
+    def _print_line(self, line: str) -> None:
+        """Print a line to copy: without line breaks, and brackets in paths as they are."""
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
     async def _show_status(self, application: Application) -> None:
         """Keep a line with the state of the server at the end of the terminal."""
@@ -178,8 +182,8 @@ class Up:
                 elapsed = timedelta(seconds=int(self._clock.monotonic() - started))
                 requests = application.metrics.requests.count()
                 problems = f"warnings: {log_file.problems}"
-                state = f"Up for {elapsed}, {requests} requests; logs: {log_file.path}, {problems}"
-                line.update(state)
+                logs = f"logs: {escape(str(log_file.path))}, {problems}"
+                line.update(f"Up for {elapsed}, {requests} requests; {logs}")
                 await self._clock.sleep(STATUS_SECONDS)
 
     @contextmanager

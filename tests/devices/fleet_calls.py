@@ -35,7 +35,8 @@ async def call_fleet_routes(server: DevicesServer, board: Board, key: str) -> se
     caller = RouteCaller(server, board)
     call = caller.call
     await server.post("/register", board.registration(), key=key)
-    await call("PATCH", "/devices/{hardware_id}", {"group": "g", "tags": ["t"]})
+    await call("PATCH", "/devices/{hardware_id}", {"group": "g"})
+    await call("PATCH", "/devices/{hardware_id}", {"tags": ["t"]})
     await call("GET", "/devices", query="group=g")
     await call("PUT", "/sensors/{sensor}", {"unit": "m"})
     await call("GET", "/sensors/{sensor}")

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tally.devices.repository.alarm_rules import AlarmRuleRepository
 from tally.devices.repository.alarms import AlarmRepository
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
@@ -12,6 +13,7 @@ from tests.devices.harness import Board, DevicesServer, Json, open_server
 from tests.devices.test_stream import Subscriber, open_stream
 
 TIMEOUT_SECONDS = 60
+GROUP: Json = {"group": "g"}
 HOT: Json = {"kind": "threshold", "sensor": "bme280_temp_c", "comparison": "above", "limit": 30}
 
 
@@ -197,6 +199,26 @@ async def test_a_rule_of_a_group_follows_its_members(server: DevicesServer, key:
     await delete_rule(server, rule)
 
 
+async def test_a_group_and_the_revision_of_rules_change_together(
+    fresh_server: DevicesServer,
+) -> None:
+    """A crash between two writes would leave the evaluation with the old group for ever."""
+    server = fresh_server
+    sender = await new_sender(server, await server.new_key())
+    rules = AlarmRuleRepository(server.application.store)
+    path = f"/devices/{sender.board.hardware_id}"
+    await server.operator_request(path, "PATCH", {"tags": ["a"]})
+    assert await rules.revision() == 0
+    response = await server.operator_request(path, "PATCH", {"group": "g", "friendly_name": "n"})
+    assert (response.json["group"], response.json["friendly_name"]) == ("g", "n")
+    assert response.json["tags"] == ["a"]
+    assert await rules.revision() == 1
+    assert (await server.patterns())["Update group of device"]["calls"] == 1
+    unknown = await server.operator_request(f"/devices/{Board().hardware_id}", "PATCH", GROUP)
+    expect_error(unknown, 404, "device_not_found")
+    assert await rules.revision() == 1
+
+
 async def test_a_changed_or_deleted_rule_clears_its_alarms(server: DevicesServer, key: str) -> None:
     sender = await new_sender(server, key)
     rule = await new_rule(server, HOT, sender)
@@ -299,3 +321,13 @@ async def test_invalid_rules_are_rejected(server: DevicesServer) -> None:
         response = await server.operator_request("/alarm-rules", "POST", body)
         expect_error(response, 400, "invalid_field")
         assert response.json["field"] == field
+
+
+async def test_a_limit_beyond_the_only_bound_of_a_sensor_is_rejected(server: DevicesServer) -> None:
+    await server.operator_request("/sensors/co2_ppm", "PUT", {"unit": "ppm", "maximum": 10})
+    condition = {**HOT, "sensor": "co2_ppm", "limit": 11}
+    body = {"name": "x", "condition": condition}
+    response = await server.operator_request("/alarm-rules", "POST", body)
+    expect_error(response, 400, "invalid_field")
+    assert response.json["detail"].endswith("must be at most 10 ppm, the maximum of co2_ppm")
+    await server.operator_request("/sensors/co2_ppm", "DELETE")

@@ -77,6 +77,7 @@ async def test_a_key_of_a_group_is_for_the_boards_in_it(server: DevicesServer, k
         ({"hardware_ids": ["aa:bb"]}, "hardware_id"),
         ({"hardware_ids": [Board().hardware_id for _ in range(101)]}, "hardware_ids"),
         ({"group": ""}, "group"),
+        ({"group": "a b"}, "group"),  # no board can be in it
         ({"group": "a", "hardware_ids": [Board().hardware_id]}, "group"),
     ],
 )

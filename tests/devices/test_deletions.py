@@ -7,8 +7,11 @@ import pytest
 
 from tally.devices.jobs import DELETION_SCHEDULE
 from tally.devices.repository import readings as readings_table
+from tally.devices.repository.alarms import AlarmRepository
 from tally.devices.repository.deletions import DeviceDeletionRepository
+from tally.devices.repository.devices import DEVICES
 from tally.kit.tasks import cancel_all
+from tally.store.api import Delete
 from tally.store.store import Store
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
@@ -25,6 +28,7 @@ from tests.devices.harness import (
     open_server,
     wait_until_built,
 )
+from tests.devices.test_alarms import HOT, new_rule, new_sender
 
 HOUR = 60  # readings
 
@@ -97,6 +101,49 @@ async def test_a_deleted_device_leaves_nothing(store_target: StoreTarget) -> Non
         assert again["confirmation_id"] != confirmation["confirmation_id"]
         assert await charted(server, board) == []
         assert await server.readings(board) == []
+
+
+async def test_a_deleted_device_has_no_desired_state_and_no_alarms(
+    store_target: StoreTarget,
+) -> None:
+    """Its open alarms are cleared, silence raises no others, and nothing of it remains."""
+    async with open_server(await store_target.new_settings()) as server:
+        await wait_until_built(server)
+        key = await server.new_key()
+        gone, other = await new_sender(server, key), await new_sender(server, key)
+        path = f"/devices/{gone.board.hardware_id}"
+        await server.operator_request(f"{path}/desired-state", "PUT", {"state": {"led": True}})
+        await new_rule(server, HOT, gone, scope={})
+        await new_rule(server, {"kind": "silence", "seconds": 60}, gone, scope={})
+        await gone.send(31)
+        await gone.expect("open")
+        await delete(server, path)
+        await gone.expect("cleared")
+        [alarm] = await gone.alarms()
+        assert alarm["history"][-1]["by"] == "device_deleted"
+        await server.clock.advance(120)
+        await other.expect("open")  # silence: so it was looked for
+        await gone.expect("cleared")
+        memories = AlarmRepository(server.application.store).memories
+        assert await memories([gone.board.hardware_id]) == []
+        await server.post("/register", gone.board.registration(), key=key)
+        expect_error(
+            await server.operator_request(f"{path}/desired-state"), 404, "desired_state_not_found"
+        )
+
+
+async def test_readings_of_a_deleted_device_raise_no_alarm(fresh_server: DevicesServer) -> None:
+    """An instance that did not delete it accepts them for some minutes, without a device."""
+    server, key = fresh_server, await fresh_server.new_key()
+    gone, other = await new_sender(server, key), await new_sender(server, key)
+    await gone.send(20)
+    deleted = Delete(DEVICES, {"hardware_id": gone.board.hardware_id})
+    await server.application.engine.delete(deleted)
+    await new_rule(server, HOT, gone, scope={})
+    await gone.send(31)
+    await other.send(31)
+    await other.expect("open")
+    assert await gone.states() == []
 
 
 async def test_charts_stay_exact_if_readings_arrive_while_a_device_is_deleted(

@@ -187,6 +187,17 @@ def test_an_invalid_statement_is_rejected_with_a_reason(
     assert run(url, statement)["message"].startswith(message)
 
 
+def test_long_white_space_and_many_changes_do_not_occupy_the_server(url: str) -> None:
+    """The time of both grew with the square of the length, here to more than `call` waits."""
+    reads = [f"SELECT sk FROM songs WHERE pk = 'p' AND sk = {number}" for number in range(100)]
+    statements = [{"Statement": read + " " * 8_000} for read in reads]
+    found = call(url, "ExecuteTransaction", {"TransactStatements": statements})[1]
+    assert sum("Item" in response for response in found["Responses"]) == ITEMS
+    changes = ", ".join(f"a{number} = 1" for number in range(301))
+    found = run(url, f"UPDATE songs SET {changes} WHERE pk = 'p' AND sk = 1")
+    assert found["message"] == f"{NOT_WELL_FORMED}The statement has more than 300 changes"
+
+
 def test_a_batch_has_a_result_for_each_statement(url: str) -> None:
     client = boto3_resource(url).meta.client
     statements = [

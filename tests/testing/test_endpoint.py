@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import boto3
@@ -71,6 +72,37 @@ def test_the_fixture_undoes_what_a_test_wrote(client: Any, attempt: int) -> None
     create_table(client, "sessions")
 
 
+def test_the_fixture_frees_its_snapshots(tmp_path: Path) -> None:
+    """They are in memory, and a run may have thousands of tests."""
+    result = run_pytest(
+        tmp_path,
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_many(dynamodb, number):
+            snapshots = dynamodb.snapshot().folder.parent
+            assert len([*snapshots.iterdir()]) == 2 + number  # one of the fixture, others of tests
+        """,
+    )
+    assert "3 passed" in result.stdout
+
+
+def test_a_run_without_the_fixtures_does_not_import_the_store(tmp_path: Path) -> None:
+    """The plugin is imported wherever the package is installed."""
+    result = run_pytest(
+        tmp_path,
+        """
+        import sys
+
+        def test_imports():
+            assert "tally.testing.pytest_plugin" in sys.modules
+            assert not [name for name in sys.modules if name.startswith("tally.store")]
+        """,
+    )
+    assert "1 passed" in result.stdout
+
+
 def test_endpoints_are_independent() -> None:
     with dynamodb_endpoint() as one, dynamodb_endpoint() as other:
         create_table(boto3.client("dynamodb", **one.boto3_arguments), "sessions")
@@ -81,14 +113,19 @@ def test_the_example_of_the_page_runs_in_a_project_of_its_own(tmp_path: Path) ->
     """The plugin is found by its entry point, and the tests of the page pass."""
     section = PAGE.read_text(encoding="utf-8").partition("## Tests")[2]
     (example,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    assert "2 passed" in run_pytest(tmp_path, example).stdout
+
+
+def run_pytest(folder: Path, program: str) -> "subprocess.CompletedProcess[str]":
+    """Run tests of another project, which must pass."""
     settings = (
         "[pytest]\nasyncio_default_fixture_loop_scope = function\n"  # pytest-asyncio demands it
     )
-    (tmp_path / "pytest.ini").write_text(settings, encoding="utf-8")
-    (tmp_path / "test_sessions.py").write_text(example, encoding="utf-8")
+    (folder / "pytest.ini").write_text(settings, encoding="utf-8")
+    (folder / "test_program.py").write_text(dedent(program), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=."]
     result = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "2 passed" in result.stdout
+    return result

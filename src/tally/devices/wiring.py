@@ -24,6 +24,7 @@ from tally.devices.repository.alarm_rules import AlarmRuleRepository
 from tally.devices.repository.alarms import AlarmLog, AlarmRepository, changed_alarm
 from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.desired_states import DesiredStateRepository
+from tally.devices.repository.device_removal import DeviceRemovalRepository
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.groups import GroupRepository
 from tally.devices.repository.keys import ApiKeyRepository
@@ -82,6 +83,7 @@ REPOSITORIES: Final = (
     AlarmLog,
     TokenBucketRepository,
     DeviceDeletionRepository,
+    DeviceRemovalRepository,
 )
 MAX_CACHED: Final = 50_000
 
@@ -184,7 +186,7 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
     )
     charts = ChartService(builder.measurements, builder.rollups, repository, builder)
     history = ReadingHistory(readings, repository, clock)
-    groups = GroupService(GroupRepository(store), devices, AlarmRuleRepository(store))
+    groups = GroupService(GroupRepository(store), devices)
     sensors = SensorService(
         SensorRepository(store), TTLCache(clock, SENSOR_CACHE_SECONDS, max_entries=1)
     )
@@ -271,7 +273,8 @@ def _jobs(
     store = dependencies.store
     worker = DeviceDeletionWorker(
         DeviceDeletionRepository(store),
-        DeviceRepository(store),
+        DeviceRemovalRepository(store),
+        AlarmRepository(store),
         services.devices,
         builder.rollups,
         ReadingRepository(store),

@@ -1,8 +1,8 @@
 """Serves Tally's own tables to DynamoDB clients: read-only, and only to the holder of the key.
 
 Backends rely on conditions and on items that change together, which a client of the protocol does
-not know, so the endpoint refuses every write. It returns all that the tables contain, also personal
-data: requests must be signed with the installation's key on every address.
+not know, so the endpoint refuses every write. Tables of credentials are hidden. The others contain
+personal data: requests must be signed with the installation's key on every address.
 """
 
 import shlex
@@ -23,6 +23,16 @@ from tally.store.wire.server import serving_store
 from tally.store.wire.signing import ACCESS_KEY
 
 DYNAMODB_KEY_FILE: Final = "dynamodb.key"
+# Hashes of tokens, keys, codes and sessions, and the secrets and URLs of webhooks.
+CREDENTIAL_TABLES: Final = (
+    "CommitCollectSessions",
+    "api_keys",
+    "device_claims",
+    "tally-console-sessions",
+    "tally-operators",
+    "tally-webhooks",
+)
+_LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +58,15 @@ async def serving_tables(
 ) -> AsyncIterator[ServedTables | None]:
     """Serve the tables of the embedded engine on TALLY_STORE_PORT.
 
-    Without a port, or with another engine, it yields None; `on_free_port` chooses a port instead.
+    Without a port, or with another engine, it yields None; `on_free_port` chooses a port of the
+    loopback interface instead.
     """
     if not isinstance(engine, SqliteEngine) or not (settings.store_port or on_free_port):
         yield None
         return
     key_file = settings.data_dir / DYNAMODB_KEY_FILE
     secret = read_or_create(key_file)
-    listening = listen(settings.host, settings.store_port)
+    listening = listen(settings.host if settings.store_port else _LOOPBACK, settings.store_port)
     async with serving_store(
         engine,
         listening,
@@ -64,5 +75,6 @@ async def serving_tables(
         limits=HttpLimits.of(settings),
         allowed_hosts=settings.allowed_hosts,
         is_read_only=True,
+        hidden_tables=CREDENTIAL_TABLES,
     ) as url:
         yield ServedTables(url, key_file)

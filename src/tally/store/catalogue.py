@@ -91,6 +91,12 @@ def owned_tables(repository: type) -> tuple[Table, ...]:
 def readable_tables(repository: type) -> tuple[Table, ...]:
     """Return the tables of other repositories that a repository may read."""
     declared_tables: tuple[Table, ...] = getattr(repository, "reads", ())
+    return (*declared_tables, *jointly_written_tables(repository))
+
+
+def jointly_written_tables(repository: type) -> tuple[Table, ...]:
+    """Return the tables of other repositories that a repository changes in one transaction."""
+    declared_tables: tuple[Table, ...] = getattr(repository, "writes", ())
     return declared_tables
 
 
@@ -158,6 +164,7 @@ def _duplicate_names(catalogue: Catalogue, backend: str) -> list[str]:
 def _foreign_tables(repository: type) -> list[str]:
     owned = {table.name for table in owned_tables(repository)}
     read = {table.name for table in readable_tables(repository)}
+    joint = {table.name for table in jointly_written_tables(repository)}
     problems = []
     for method, pattern in access_patterns(repository).items():
         qualified_name = f"{repository.__name__}.{method}"
@@ -166,7 +173,7 @@ def _foreign_tables(repository: type) -> list[str]:
                 problems.append(
                     f"{qualified_name} uses table {name}, which {repository.__name__} does not own"
                 )
-            elif name in _written_tables(pattern):
+            elif name in _written_tables(pattern) - joint:
                 problems.append(
                     f"{qualified_name} writes to table {name}, which {repository.__name__} may"
                     " only read"

@@ -101,6 +101,10 @@ class DynamoDBEndpoint:
         self.clock.offset_ns = snapshot.offset_ns
         self._run(self._open())
 
+    def delete(self, snapshot: EndpointSnapshot) -> None:
+        """Free the memory of a snapshot, which cannot be restored any more."""
+        shutil.rmtree(snapshot.folder)
+
     def start(self) -> None:
         """Start the thread and listen on a free port of the loopback interface."""
         self._thread.start()
@@ -144,8 +148,8 @@ def dynamodb_endpoint() -> Iterator[DynamoDBEndpoint]:
     parent = _MEMORY_DIRECTORY if _MEMORY_DIRECTORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="tally-dynamodb-", dir=parent) as folder:
         endpoint = DynamoDBEndpoint(Path(folder))
-        endpoint.start()
         try:
+            endpoint.start()
             yield endpoint
         finally:
             endpoint.stop()

@@ -25,3 +25,4 @@ def dynamodb(dynamodb_server: Any) -> Iterator[Any]:
     saved = dynamodb_server.snapshot()
     yield dynamodb_server
     dynamodb_server.restore(saved)
+    dynamodb_server.delete(saved)

@@ -14,7 +14,7 @@ import msgspec
 from tally.devices.model.records import Number, Reading
 
 AlarmState: TypeAlias = Literal["open", "acknowledged", "cleared"]
-ClearReason: TypeAlias = Literal["recovered", "rule_changed"]
+ClearReason: TypeAlias = Literal["recovered", "rule_changed", "device_deleted"]
 # All alarms are in one partition, so that their change log has them in order.
 ALARM_PARTITION: Final = "alarms"
 MAX_ALARM_RULES: Final = 90  # one reading may change so many alarms, in one transaction
@@ -95,7 +95,7 @@ class RuleMemory(msgspec.Struct, frozen=True):
     samples: tuple[tuple[int, Number], ...] = ()
 
 
-class BoardMemory(msgspec.Struct, frozen=True):
+class BoardMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What all rules remember of one board.
 
     `newest` is the sort key of the newest reading, and `arrived_ms` when the last reading arrived.

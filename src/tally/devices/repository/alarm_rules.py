@@ -1,7 +1,8 @@
 """The table `device_alarm_rules`: the rules of alarms.
 
-One more item holds a revision that every change of rules or groups increments. A rule holds the
-position in the change log of readings at which it was stored.
+One more item holds a revision. Every change of rules or groups, and every deletion of a device,
+increments it in the same transaction. A rule holds the position in the change log of readings at
+which it was stored.
 """
 
 from dataclasses import dataclass
@@ -155,17 +156,10 @@ class AlarmRuleRepository:
                 raise RulesChanged from error
             raise
 
-    @access(
-        "Increment revision of alarm rules",
-        UpdateItem(key=REVISION_KEY),
-        table=DEVICE_ALARM_RULES,
-        by="user",
-        trigger="PATCH /devices/{hardware_id}",
-        frequency="Rare",
-    )
-    async def increment(self) -> None:
-        """Make the evaluation read rules and groups again."""
-        await self.store.update(DEVICE_ALARM_RULES, REVISION_KEY, F("revision").add(1))
+
+def increment_revision() -> Update:
+    """Return a write after which the evaluation reads rules and groups again."""
+    return Update(DEVICE_ALARM_RULES, REVISION_KEY, (F("revision").add(1),))
 
 
 def encode_rule(rule: AlarmRule) -> Item:

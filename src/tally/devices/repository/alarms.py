@@ -85,7 +85,7 @@ DEVICE_ALARM_BOARDS = Table(
 CLEARED_SECONDS: Final = 365 * 86_400
 MAX_EVALUATED_BOARDS: Final = 1_000_000
 MAX_ALARM_WRITES: Final = 98  # of a transaction, beside the position and the revision
-_KEY: Final = {"fleet": ALARM_PARTITION, "alarm_id": param("alarmId")}
+ALARM_KEY: Final = {"fleet": ALARM_PARTITION, "alarm_id": param("alarmId")}
 EVALUATION_KEY: Final = {"hardware_id": "*"}
 _BOARD_KEY: Final = {"hardware_id": param("hardwareId")}
 
@@ -211,8 +211,8 @@ class AlarmRepository:
             _SAME_REVISION,
             PutItem(key=_BOARD_KEY, table=DEVICE_ALARM_BOARDS),
             DeleteItem(key=_BOARD_KEY, table=DEVICE_ALARM_BOARDS),
-            PutItem(key=_KEY),
-            UpdateItem(key=_KEY, condition=exists("alarm_id")),
+            PutItem(key=ALARM_KEY),
+            UpdateItem(key=ALARM_KEY, condition=exists("alarm_id")),
         ),
         table=DEVICE_ALARMS,
         tables=(DEVICE_ALARM_RULES, DEVICE_ALARM_BOARDS),
@@ -229,9 +229,7 @@ class AlarmRepository:
             else:
                 writes.append(Delete(DEVICE_ALARM_BOARDS, {"hardware_id": hardware_id}))
         writes += [Put(DEVICE_ALARMS, _item(alarm)) for alarm in evaluation.raised]
-        for alarm_id, entry in evaluation.cleared.items():
-            actions = _actions(entry, F("expiration_time").set(now + CLEARED_SECONDS))
-            writes.append(Update(DEVICE_ALARMS, _key(alarm_id), actions, exists("alarm_id")))
+        writes += [_clear(*cleared, now) for cleared in evaluation.cleared.items()]
         try:
             await self.store.transact(writes)
         except TransactionCancelled as error:
@@ -243,7 +241,7 @@ class AlarmRepository:
 
     @access(
         "Acknowledge alarm",
-        UpdateItem(key=_KEY, condition=F("state") == "open"),
+        UpdateItem(key=ALARM_KEY, condition=F("state") == "open"),
         table=DEVICE_ALARMS,
         by="user",
         trigger="POST /alarms/{alarm_id}/acknowledge",
@@ -265,7 +263,7 @@ class AlarmRepository:
 
     @access(
         "Get alarm",
-        GetItem(key=_KEY),
+        GetItem(key=ALARM_KEY),
         table=DEVICE_ALARMS,
         by="user",
         trigger="GET /alarms/{alarm_id}",
@@ -334,6 +332,22 @@ def _move(state: EvaluationState, position: str | None) -> list[Write]:
         Update(DEVICE_ALARM_BOARDS, EVALUATION_KEY, (action,), is_same),
         Check(DEVICE_ALARM_RULES, REVISION_KEY, is_revision(state.revision)),
     ]
+
+
+def remove_board(memory: BoardMemory, entry: AlarmEntry, now: int) -> list[Write]:
+    """Delete the memory of a board, unless an evaluation changed it, and clear its alarms."""
+    stored = _encode(memory).get("rules")
+    is_same = F("rules") == stored if stored else not_exists("rules") | (F("rules") == {})
+    active = [known.alarm_id for known in memory.rules.values() if known.alarm_id is not None]
+    return [
+        Delete(DEVICE_ALARM_BOARDS, {"hardware_id": memory.hardware_id}, is_same),
+        *(_clear(alarm_id, entry, now) for alarm_id in active),
+    ]
+
+
+def _clear(alarm_id: str, entry: AlarmEntry, now: int) -> Update:
+    actions = _actions(entry, F("expiration_time").set(now + CLEARED_SECONDS))
+    return Update(DEVICE_ALARMS, _key(alarm_id), actions, exists("alarm_id"))
 
 
 def changed_alarm(change: Change) -> Alarm | None:

@@ -11,7 +11,7 @@ from tally.devices.repository.device_items import (
     is_unregistered,
     registered_attributes,
 )
-from tally.store.access import DeleteItem, GetItem, Query, UpdateItem, access, param
+from tally.store.access import GetItem, Query, UpdateItem, access, param
 from tally.store.api import Page
 from tally.store.errors import ConditionFailed
 from tally.store.expressions import Action, F, exists, not_exists
@@ -189,17 +189,6 @@ class DeviceRepository:
             )
 
     @access(
-        "Delete device",
-        DeleteItem(key=_KEY),
-        table=DEVICES,
-        by="both",
-        trigger="Job devices-deletions",
-        frequency="Per deleted device",
-    )
-    async def delete(self, hardware_id: str) -> None:
-        await self.store.delete(DEVICES, {"hardware_id": hardware_id})
-
-    @access(
         "Get group of device",
         GetItem(key=_KEY, project=("group",)),
         table=DEVICES,
@@ -247,14 +236,10 @@ class DeviceRepository:
         self, hardware_id: str, values: Mapping[str, str | list[str] | None]
     ) -> Device | None:
         """Set or remove attributes. Return the device, or None if it does not exist."""
-        actions = (
-            F(name).remove() if value is None else F(name).set(value)
-            for name, value in values.items()
-        )
         key, condition = {"hardware_id": hardware_id}, exists("hardware_id")
         try:
             item = await self.store.update(
-                DEVICES, key, *actions, condition=condition, returns="ALL_NEW"
+                DEVICES, key, *detail_actions(values), condition=condition, returns="ALL_NEW"
             )
         except ConditionFailed:
             return None
@@ -308,6 +293,13 @@ def _initial_only(device: Device) -> tuple[Action, ...]:
 
 def _last_seen(time: str) -> tuple[Action, ...]:
     return F("last_seen_at").set(time), F("gsi1sk").set(time)
+
+
+def detail_actions(values: Mapping[str, str | list[str] | None]) -> tuple[Action, ...]:
+    """Return the actions that set attributes, or remove those that are None."""
+    return tuple(
+        F(name).remove() if value is None else F(name).set(value) for name, value in values.items()
+    )
 
 
 def decode_device(item: Mapping[str, Any]) -> Device:

@@ -1,18 +1,33 @@
 """Groups and tags of devices: attributes of the table `devices`, and its index `by_group`."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from tally.devices.model.records import Device
-from tally.devices.repository.devices import ALL_DEVICES, DEVICES, MAX_DEVICES, decode_device
+from tally.devices.repository.alarm_rules import (
+    DEVICE_ALARM_RULES,
+    REVISION_KEY,
+    increment_revision,
+)
+from tally.devices.repository.devices import (
+    ALL_DEVICES,
+    DEVICES,
+    MAX_DEVICES,
+    decode_device,
+    detail_actions,
+)
 from tally.store.access import (
     BatchGetItem,
     Query,
+    TransactWriteItems,
+    UpdateItem,
     access,
     param,
 )
-from tally.store.expressions import F
+from tally.store.api import Update
+from tally.store.errors import TransactionCancelled
+from tally.store.expressions import F, exists
 from tally.store.store import Store
 from tally.store.values import Key
 
@@ -21,20 +36,43 @@ _KEY: Final = {"hardware_id": param("hardwareId")}
 _IN_GROUP: Final = F("group") == param("group")
 
 
-class DeviceGroup(NamedTuple):
-    """The group of a device, if any."""
-
-    hardware_id: str
-    group: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class GroupRepository:
     """Devices by group."""
 
     store: Store
     tables: ClassVar = ()
-    reads: ClassVar = (DEVICES,)
+    writes: ClassVar = (DEVICES, DEVICE_ALARM_RULES)
+
+    @access(
+        "Update group of device",
+        TransactWriteItems(
+            UpdateItem(key=_KEY, condition=exists("hardware_id")),
+            UpdateItem(key=REVISION_KEY, table=DEVICE_ALARM_RULES),
+        ),
+        table=DEVICES,
+        tables=(DEVICE_ALARM_RULES,),
+        by="user",
+        trigger="PATCH /devices/{hardware_id}",
+        frequency="Rare",
+        bound=2,
+    )
+    async def describe(
+        self, hardware_id: str, values: Mapping[str, str | list[str] | None]
+    ) -> Device | None:
+        """Set or remove attributes and the group, by which alarm rules apply from then on.
+
+        Return the device, or None if it does not exist.
+        """
+        key, condition = {"hardware_id": hardware_id}, exists("hardware_id")
+        described = Update(DEVICES, key, detail_actions(values), condition)
+        try:
+            await self.store.transact([described, increment_revision()])
+        except TransactionCancelled as error:
+            if error.reasons[0].condition_failed:
+                return None
+            raise
+        return (await self.get_many([hardware_id])).get(hardware_id)
 
     @access(
         "List devices of group",
@@ -82,20 +120,20 @@ class GroupRepository:
             yield item["hardware_id"]
 
     @access(
-        "List groups of devices",
-        Query(where=F("gsi1pk") == ALL_DEVICES, index="gsi1", project=("hardware_id", "group")),
+        "List ids of devices",
+        Query(where=F("gsi1pk") == ALL_DEVICES, index="gsi1", project=("hardware_id",)),
         table=DEVICES,
         trigger="Stream consumers",
         frequency="When an instance begins to evaluate alarms, and after a change of rules",
         bound=MAX_DEVICES,
     )
-    async def all(self) -> AsyncGenerator[DeviceGroup, None]:
-        """Iterate over all devices, in no particular order."""
+    async def all(self) -> AsyncGenerator[str, None]:
+        """Iterate over the ids of all devices; their groups in the index may be outdated."""
         async for item in self.store.items(
             DEVICES,
             F("gsi1pk") == ALL_DEVICES,
             index="gsi1",
-            project=("hardware_id", "group"),
+            project=("hardware_id",),
             page=500,
         ):
-            yield DeviceGroup(item["hardware_id"], item.get("group"))
+            yield item["hardware_id"]

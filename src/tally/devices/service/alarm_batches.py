@@ -47,8 +47,10 @@ class FleetMemory:
         return self._memories.get(hardware_id) or BoardMemory(hardware_id)
 
     def rules(self, hardware_id: str) -> list[AlarmRule]:
-        """Return the rules that apply to a board."""
-        group = self.groups.get(hardware_id)
+        """Return the rules that apply to a board; none applies to a device that was deleted."""
+        if hardware_id not in self.groups:
+            return []
+        group = self.groups[hardware_id]
         if group not in self._by_group:
             self._by_group[group] = [
                 rule

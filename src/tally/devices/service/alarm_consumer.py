@@ -123,13 +123,11 @@ class AlarmEvaluator:
 
         async def load() -> None:
             async with self._slices:
-                for memory in await self._stores.alarms.memories(pending):
-                    fleet.put(memory)
+                await self._add(fleet, pending)
             pending.clear()
 
-        async for device in self._stores.groups.all():
-            fleet.add(device.hardware_id, device.group)
-            pending.append(device.hardware_id)
+        async for hardware_id in self._stores.groups.all():
+            pending.append(hardware_id)
             if len(pending) == _LOADED_BOARDS:
                 await load()
         await load()
@@ -169,18 +167,18 @@ class AlarmEvaluator:
             if number % TURN_READINGS == 0:
                 await self._slices.wait()
             if reading is not None:
-                if reading.hardware_id not in fleet.groups:
-                    await self._discover(fleet, reading.hardware_id)
+                if reading.hardware_id not in fleet.groups:  # new, or deleted
+                    await self._add(fleet, [reading.hardware_id])
                 if not batch.evaluate(reading):
                     return number
         return len(changes)
 
-    async def _discover(self, fleet: FleetMemory, hardware_id: str) -> None:
-        """Add a board that is new since the rules were loaded."""
-        devices = await self._stores.groups.get_many([hardware_id])
-        device = devices.get(hardware_id)
-        fleet.add(hardware_id, None if device is None else device.group)
-        for memory in await self._stores.alarms.memories([hardware_id]):
+    async def _add(self, fleet: FleetMemory, hardware_ids: Sequence[str]) -> None:
+        """Add those boards that exist, and what the rules remember of them."""
+        devices = await self._stores.groups.get_many(hardware_ids)
+        for hardware_id, device in devices.items():
+            fleet.add(hardware_id, device.group)
+        for memory in await self._stores.alarms.memories(devices):
             fleet.put(memory)
 
     async def _has_read_all(self, state: EvaluationState) -> bool:

@@ -177,12 +177,13 @@ class AlarmService:
         info = await self.sensors.find(condition.sensor)
         if info is None:
             return
-        is_below = info.minimum is not None and condition.limit < info.minimum
-        if is_below or (info.maximum is not None and condition.limit > info.maximum):
-            bounds = f"{info.minimum} to {info.maximum} {info.unit or ''}".strip()
-            raise invalid_field(
-                "condition.limit", f"must be in the range of {condition.sensor}, {bounds}"
-            )
+        sensor, unit = condition.sensor, f" {info.unit}" if info.unit else ""
+        if info.minimum is not None and condition.limit < info.minimum:
+            rule = f"must be at least {info.minimum}{unit}, the minimum of {sensor}"
+            raise invalid_field("condition.limit", rule)
+        if info.maximum is not None and condition.limit > info.maximum:
+            rule = f"must be at most {info.maximum}{unit}, the maximum of {sensor}"
+            raise invalid_field("condition.limit", rule)
 
 
 def _check_scope(scope: AlarmScope) -> None:

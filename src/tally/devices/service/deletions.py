@@ -2,7 +2,8 @@
 
 The job deletes readings in pages and counts them. After a crash it begins again at the first
 reading that is left. Roll-ups subtract deleted readings when they read the change log. When a
-device is deleted, its roll-ups follow, which may include expired readings, and then its record.
+device is deleted, its roll-ups follow, which may include expired readings. One transaction then
+deletes its record, its desired state and what alarm rules remember of it, and clears its alarms.
 """
 
 import asyncio
@@ -11,9 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from tally.devices.model.alarms import AlarmEntry, BoardMemory
 from tally.devices.model.records import MAX_TIMESTAMP_MS, Deletion, PageKey
 from tally.devices.model.validation import check_uuid4
+from tally.devices.repository.alarms import AlarmRepository
 from tally.devices.repository.deletions import DeviceDeletionRepository
+from tally.devices.repository.device_removal import DeviceRemovalRepository
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.measurements import ChangesLost, MeasurementRepository
 from tally.devices.repository.readings import ReadingRepository
@@ -89,7 +93,8 @@ class DeviceDeletionWorker:
     """Carries out deletions, oldest first. The lock of its job admits one instance at a time."""
 
     deletions: DeviceDeletionRepository
-    devices: DeviceRepository
+    removal: DeviceRemovalRepository
+    alarms: AlarmRepository
     fleet: FleetService
     rollups: RollupRepository
     readings: ReadingRepository
@@ -135,9 +140,17 @@ class DeviceDeletionWorker:
             return False
         while await self.rollups.delete_page(deletion.hardware_id):
             pass
-        await self.devices.delete(deletion.hardware_id)
+        if not await self._delete_record(deletion.hardware_id):
+            return False
         self.fleet.forget(deletion.hardware_id)
         return True
+
+    async def _delete_record(self, hardware_id: str) -> bool:
+        """Delete the record with its desired state and alarms, unless an evaluation is faster."""
+        found = await self.alarms.memories([hardware_id])
+        memory = found[0] if found else BoardMemory(hardware_id)
+        entry = AlarmEntry("cleared", self.clock.milliseconds(), "device_deleted")
+        return await self.removal.delete(memory, entry, self.clock.seconds())
 
     async def _are_rollups_current(self, deletion: Deletion) -> bool:
         """Whether the roll-ups include the deletions, so that none are written afterwards."""

@@ -7,7 +7,6 @@ from typing import Any
 from tally.devices.model.fleet import check_device_tags, check_group
 from tally.devices.model.records import Device, PageKey
 from tally.devices.model.validation import check_hardware_id, check_text
-from tally.devices.repository.alarm_rules import AlarmRuleRepository
 from tally.devices.repository.groups import GroupRepository
 from tally.devices.service.devices import FleetService
 from tally.errors import Invalid, NotFound
@@ -19,8 +18,6 @@ class GroupService:
 
     groups: GroupRepository
     devices: FleetService
-    # Rules of a group apply to its members.
-    rules: AlarmRuleRepository
 
     async def describe(self, hardware_id: str, changes: Mapping[str, Any]) -> Device:
         """Change friendly name, group and tags; None removes, and a missing field stays."""
@@ -32,10 +29,10 @@ class GroupService:
         values = _check_details(changes)
         if values.keys() == {"friendly_name"}:
             return await self.devices.rename(hardware_id, changes["friendly_name"])
-        device = await self.devices.devices.describe(hardware_id, values)
+        describe = self.groups.describe if "group" in values else self.devices.devices.describe
+        device = await describe(hardware_id, values)
         if device is None:
             raise NotFound(f"Device {hardware_id} does not exist", code="device_not_found")
-        await self.rules.increment()
         self.devices.cached_names.put(hardware_id, device.friendly_name or "")
         return device
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from tally.devices.model.fleet import check_group
 from tally.devices.model.records import ApiKey, PageKey
 from tally.devices.model.validation import (
     check_hardware_id,
@@ -29,7 +30,6 @@ LAST_USED_INTERVAL: Final = timedelta(minutes=5)
 # A server with the key in its cache accepts a revoked key for up to this long.
 KEY_CACHE_SECONDS: Final = 4.0
 MAX_KEY_BOARDS: Final = 100
-MAX_GROUP_LENGTH: Final = 64
 
 _raw_key = re.compile(r"[0-9a-f]{64}")
 
@@ -65,7 +65,7 @@ class ApiKeyService:
         if group is not None:
             if hardware_ids is not None:
                 raise invalid_field("group", "must not be set together with hardware_ids")
-            key = replace(key, group=check_text(group, "group", MAX_GROUP_LENGTH))
+            key = replace(key, group=check_group(group))
         await self.keys.create(key)
         return key, raw
 

@@ -42,17 +42,25 @@ async def serving_store(
     limits: HttpLimits | None = None,
     allowed_hosts: Collection[str] = (),
     is_read_only: bool = False,
+    hidden_tables: Collection[str] = (),
 ) -> AsyncIterator[str]:
     """Serve the engine and yield the URL; by default on a free port of the loopback interface.
 
     Requests must be signed with `secret` if there is one; other addresses than loopback need it.
-    A read-only server leaves it to the owner of the tables to delete expired items.
+    A read-only server leaves it to the owner of the tables to delete expired items. Clients do not
+    find hidden tables.
     """
     clock = clock or SystemClock()
     listening = listening or listen("127.0.0.1", 0)
     url = socket_url(listening)
     table = ConnectionTable(limits or HttpLimits(), "127.0.0.1")
-    store = ServedStore(engine, clock, url.removeprefix("http://"), is_read_only=is_read_only)
+    store = ServedStore(
+        engine,
+        clock,
+        url.removeprefix("http://"),
+        is_read_only=is_read_only,
+        hidden_tables=hidden_tables,
+    )
     signatures = _signatures(listening, secret, clock)
     shared = WireServer(store, table, AllowedHosts(allowed_hosts), signatures, set(), RequestIds())
     loop = asyncio.get_running_loop()

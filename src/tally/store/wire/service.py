@@ -1,7 +1,7 @@
 """Runs one operation of the protocol: decodes the body, validates it and encodes the response."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ from tally.store.wire.simple_reads import GET_ITEM, SimpleReads
 from tally.store.wire.streams import StreamOperations
 from tally.store.wire.table_metadata import StatefulEngine
 from tally.store.wire.transactions import transact_get_items, transact_write_items
+from tally.store.wire.visible_tables import VisibleTables
 
 Body = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Body], Awaitable[dict[str, Any]]]
@@ -77,7 +78,8 @@ _log = logs.logger()
 class ServedStore:
     """The operations of the protocol on one engine. `endpoint` is the address that clients use.
 
-    If it is read-only, every operation that could write is refused.
+    If it is read-only, every operation that could write is refused. Hidden tables do not exist for
+    clients.
     """
 
     def __init__(
@@ -87,7 +89,10 @@ class ServedStore:
         endpoint: str = "",
         *,
         is_read_only: bool = False,
+        hidden_tables: Collection[str] = (),
     ) -> None:
+        if hidden_tables:
+            engine = cast("StatefulEngine", VisibleTables(engine, frozenset(hidden_tables)))
         self.endpoint = endpoint
         self._is_read_only = is_read_only
         self._simple_reads = SimpleReads(engine) if isinstance(engine, SqliteEngine) else None

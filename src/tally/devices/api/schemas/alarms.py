@@ -120,7 +120,8 @@ class AlarmsQuery(StrictStruct, frozen=True):
 class AlarmEntryBody(msgspec.Struct, frozen=True):
     """A step of an alarm: when Tally recorded it, and the reading that caused it, if any.
 
-    `by` is the operator who acknowledged it, or why it was cleared: recovered or rule_changed.
+    `by` is the operator who acknowledged it, or why it was cleared: recovered, rule_changed or
+    device_deleted.
     """
 
     state: str

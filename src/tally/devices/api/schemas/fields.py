@@ -30,9 +30,7 @@ HardwareId = Annotated[
     _documented(pattern=r"^[0-9A-F]{2}(:[0-9A-F]{2}){5}$", description="MAC address, upper case"),
 ]
 HardwareIds = Annotated[list[HardwareId], _documented(minItems=1, maxItems=100)]
-GroupName = Annotated[
-    str, _documented(minLength=1, maxLength=64, description="Printable characters")
-]
+GroupName = Annotated[str, _documented(pattern=_NAME_PATTERN)]
 Uuid = Annotated[str, _documented(pattern=_UUID4_PATTERN, description="Version 4 UUID")]
 Version = Annotated[str, _documented(minLength=1, maxLength=64, description="Printable characters")]
 FriendlyName = Annotated[

@@ -33,6 +33,7 @@ from tally.store.wire.partiql.values import ValueReader
 from tally.store.wire.service_errors import ServiceError, invalid
 from tally.store.wire.values import read_value
 
+_MAX_ACTIONS: Final = 300
 _RETURNS: Final[Mapping[tuple[str, str], Returns]] = {
     ("ALL", "OLD"): "ALL_OLD",
     ("ALL", "NEW"): "ALL_NEW",
@@ -119,6 +120,8 @@ class _StatementGrammar:
                 actions.append(read())
         if not actions:
             raise not_well_formed("UPDATE requires at least one SET or REMOVE clause")
+        if len(actions) > _MAX_ACTIONS:  # bounds the comparison of their paths
+            raise not_well_formed(f"The statement has more than {_MAX_ACTIONS} changes")
         try:
             check_paths([action.path for action in actions])
         except ExpressionError as error:

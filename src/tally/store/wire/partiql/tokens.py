@@ -103,7 +103,8 @@ def not_well_formed(detail: str) -> ServiceError:
 
 def _tokenize(text: str) -> list[StatementToken]:
     tokens = []
-    for match in _TOKEN.finditer(text):
+    # White space at the end belongs to no token, and would be searched from each of its characters.
+    for match in _TOKEN.finditer(text.rstrip()):
         kind = match.lastgroup
         if kind == "comment":
             continue
