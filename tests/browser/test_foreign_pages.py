@@ -1,5 +1,6 @@
 """A page of another origin, or under a rebound DNS name, reaches nothing of `tally up`."""
 
+import asyncio
 import json
 import re
 import socket
@@ -195,7 +196,7 @@ def _has_tls(port: int) -> bool:
 async def test_a_page_of_another_origin_reads_and_changes_nothing(
     demo: RunningDemo, ports: list[int], chromium: Path, page_server: int, host: str
 ) -> None:
-    before = _simulated_state(ports)
+    before = await _settled_state(ports)
     async with opened_page(chromium) as page:
         await page.goto(f"http://{host}:{page_server}/")
         for port in ports:
@@ -214,6 +215,17 @@ async def test_a_page_of_another_origin_cannot_use_the_console(
         url = f"ws://{urlsplit(demo.url).netloc}{SOCKET}"
         assert await page.evaluate(OPEN_SOCKET, url) == "closed"
         assert not await _is_framed(page, f"{demo.url}/console/")
+
+
+async def _settled_state(ports: list[int]) -> dict[int, Any]:
+    """Wait until the demo itself changes nothing any more: it signs in clients at its start."""
+    async with asyncio.timeout(120):
+        while True:
+            state = _simulated_state(ports)
+            await asyncio.sleep(2)
+            is_subscribed = any(found["subscription"] for found in state.values())
+            if is_subscribed and _simulated_state(ports) == state:
+                return state
 
 
 def _simulated_state(ports: list[int]) -> dict[int, Any]:

@@ -27,7 +27,7 @@ MAX_DIGITS = 38
 MAX_NAME_BYTES = 65_535
 _INTEGER_LIMIT = 10**126
 _MAX_EASY_INTEGER = 10**15  # smaller positive integers need no checks
-MAX_CHECKED_INTEGER = 10**36  # smaller ones have few enough digits and bytes
+CHECKED_INTEGER_LIMIT = 10**36  # smaller ones have few enough digits and bytes
 _LARGEST = Decimal("9.9999999999999999999999999999999999999E+125")
 _SMALLEST = Decimal("1E-130")
 _MAX_EXPONENT, _MIN_EXPONENT = 125, -130
@@ -168,7 +168,7 @@ def _easy_bytes(digits: str) -> int:
 
 
 def _measure_integer(value: int, where: str, _depth: int) -> int:
-    if 0 < value < MAX_CHECKED_INTEGER and value % 100:  # no pair of trailing zeros
+    if 0 < value < CHECKED_INTEGER_LIMIT and value % 100:  # no pair of trailing zeros
         return (len(str(value)) + 3) >> 1
     if not value:
         return 1

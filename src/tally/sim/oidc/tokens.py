@@ -124,8 +124,11 @@ def verify_access_token(pool: UserPool, token: str) -> AccessClaims | None:
         claims = jwt.decode(token, key.public_key(), ["RS256"], issuer=pool.issuer, options=options)
     except jwt.PyJWTError:
         return None
-    is_valid = claims.get("token_use") == "access" and claims["exp"] > pool.clock.seconds()
-    return AccessClaims(claims["sub"], claims["scope"].split()) if is_valid else None
+    if claims.get("token_use") != "access" or claims["exp"] <= pool.clock.seconds():
+        return None
+    if not claims.get("sub"):
+        return None
+    return AccessClaims(claims["sub"], claims.get("scope", "").split())
 
 
 def _error_response(error: OAuthError) -> Response:

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from tally.store.sqlite.keys import RowKey
 from tally.store.values import (
+    CHECKED_INTEGER_LIMIT,
     CONTAINER_BYTES,
     ELEMENT_BYTES,
-    MAX_CHECKED_INTEGER,
     Item,
     check_size,
     measure_name,
@@ -128,7 +128,7 @@ def _measuring_source(value: str, name: str, depth: int) -> Iterator[str]:
     indent = "    " * (depth + 1)
     yield f"{indent}kind = type({value})"
     yield f"{indent}if kind is str and {value}.isascii(): size += len({value})"
-    yield f"{indent}elif kind is int and 0 < {value} < {MAX_CHECKED_INTEGER} and {value} % 100:"
+    yield f"{indent}elif kind is int and 0 < {value} < {CHECKED_INTEGER_LIMIT} and {value} % 100:"
     yield f"{indent}    size += (len(str({value})) + 3) >> 1"
     yield f"{indent}else: size += measure({value}, {name!r}, {depth})"
 
