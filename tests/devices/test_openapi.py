@@ -226,7 +226,9 @@ async def test_a_valid_request_gets_a_documented_response(
 @pytest.mark.judge
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize(
-    ("method", "path"), [entry for entry in OPERATIONS if entry[1] != "/health"]
+    ("method", "path"),
+    # The stream of alarms has no parameters and does not end; the test above reads its head.
+    [entry for entry in OPERATIONS if entry[1] not in ("/health", "/alarms/stream")],
 )
 async def test_generated_requests_get_documented_responses(
     documented: Documented, method: str, path: str, mode: GenerationMode
