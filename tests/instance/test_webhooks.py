@@ -247,10 +247,11 @@ async def test_alarms_are_events(server: WebhookServer, receiver: Receiver) -> N
     assert created.status == 201, created
     # The first rule takes effect within a second. Readings of now, because late ones do not count.
     number = 1_000
-    while not receiver.accepted:
-        await server.send_readings(board, number)
-        number += 1
-        await asyncio.sleep(0.2)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not receiver.accepted:
+            await server.send_readings(board, number)
+            number += 1
+            await asyncio.sleep(0.2)
     (opened,) = receiver.accepted
     assert opened.content["type"] == "alarm.opened"
     assert opened.content["data"]["hardware_id"] == board.hardware_id

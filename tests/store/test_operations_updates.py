@@ -266,16 +266,17 @@ async def test_an_update_that_makes_an_item_too_large_is_rejected(engine: Engine
     [
         pytest.param(F("team").set(5), "team", id="a number for a string"),
         pytest.param(F("points").set("many"), "points", id="a string for a number"),
-        # The service's message does not name the attribute.
-        pytest.param(F("team").set(""), "team|empty string value", id="empty"),
+        pytest.param(F("team").set(""), "team", id="empty"),
         pytest.param(F("city").set("x" * 1025), "city", id="too long"),
         pytest.param(F("team").set(F("age")), "team", id="from another attribute"),
         pytest.param(F("points").set([1]), "points", id="a list for a number"),
     ],
 )
 async def test_an_update_that_makes_a_bad_index_key_is_rejected(
-    engine: Engine, action: Action, words: str
+    engine: Engine, action: Action, words: str, request: pytest.FixtureRequest
 ) -> None:
+    if "served-empty" in request.node.name:  # the service's message does not name the attribute
+        words = "cannot contain an empty string value"
     key = {"club": fresh(), "name": "n"}
     await engine.put(Put(PLAYERS, {**key, "team": "t", "points": 1, "age": 30}))
     with pytest.raises(InvalidKey, match=words):
