@@ -1,4 +1,4 @@
-"""Cancels tasks reliably.
+"""Runs tasks, and cancels them reliably.
 
 A cancellation can be lost: a task that awaits the HTTP client may swallow it when the response
 arrives at the same time. A task that loops would then continue, and waiting for it would block
@@ -6,7 +6,8 @@ forever.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -25,6 +26,16 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]], interval: float = REPEA
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=interval)
+
+
+@asynccontextmanager
+async def running_loops(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run endless coroutines as tasks inside the context."""
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        yield
+    finally:
+        await cancel_all(tasks)
 
 
 async def run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

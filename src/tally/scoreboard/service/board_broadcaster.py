@@ -7,8 +7,8 @@ seconds.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,7 +18,7 @@ import msgspec
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
-from tally.kit.tasks import cancel_all
+from tally.kit.tasks import running_loops
 from tally.scoreboard.model.boards import Board
 from tally.scoreboard.model.errors import BoardNotFound
 from tally.scoreboard.model.scores import LeaderboardPage
@@ -78,20 +78,14 @@ class BoardBroadcaster:
         self._delivered.setdefault(board_id, update)
         return update
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Run the loops inside the context."""
-        loops = (
+        return running_loops(
             self._send_to_channel(),
             self._deliver(),
             self._channel.listen(self._on_message, self._on_subscribed),
             self._poll_while_redis_fails(),
         )
-        tasks = [asyncio.create_task(loop) for loop in loops]
-        try:
-            yield
-        finally:
-            await cancel_all(tasks)
 
     async def _on_message(self, message: bytes) -> None:
         self._require_delivery(message.decode(errors="replace"))

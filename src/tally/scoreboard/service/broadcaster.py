@@ -9,8 +9,8 @@ PostgreSQL for those of others.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,7 @@ import msgspec
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
-from tally.kit.tasks import cancel_all
+from tally.kit.tasks import running_loops
 from tally.scoreboard.model.scores import LeaderboardPage
 from tally.scoreboard.repository.channel import UpdateChannel
 from tally.scoreboard.service.leaderboard import Leaderboard
@@ -107,20 +107,14 @@ class LeaderboardBroadcaster:
                     self._last_delivered, self._delivered_changes = latest, changes
         return msgspec.structs.replace(latest, changed_positions=())
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Run the loops inside the context."""
-        loops = (
+        return running_loops(
             self._publish_to_channel(),
             self._deliver_to_subscribers(),
             self._channel.listen(self._on_message, self._on_subscribed),
             self._poll_while_redis_fails(),
         )
-        tasks = [asyncio.create_task(loop) for loop in loops]
-        try:
-            yield
-        finally:
-            await cancel_all(tasks)
 
     async def _on_message(self, _: bytes) -> None:
         self._require_delivery()
