@@ -281,4 +281,5 @@ async def test_the_access_log_is_optional(client: Client, log_lines: LogLines) -
     [line] = [line for line in log_lines() if line["action"] == "http_request"]
     assert line["data"]["status"] == 404
     assert line["data"]["path"] == "/devices/nothing"
+    assert line["data"]["client"] == "127.0.0.1"
     assert line["data"]["milliseconds"] > 0

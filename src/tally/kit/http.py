@@ -233,7 +233,13 @@ class RequestContextMiddleware:
         route = route_template(scope)
         self._metrics.observe_request(scope["method"], route, status, seconds)
         if self._access_log:
-            where = {"method": scope["method"], "route": route, "path": scope["path"]}
+            client = scope.get("client")
+            where = {
+                "method": scope["method"],
+                "route": route,
+                "path": scope["path"],
+                "client": client[0] if client else None,
+            }
             _log.info(
                 "Request completed",
                 action="http_request",
