@@ -184,12 +184,19 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "check constraint",
+        pytest.param("materialized view", marks=pytest.mark.judge),
+        pytest.param("index", marks=pytest.mark.judge),
+    ],
+)
 async def test_a_dump_cannot_run_a_program(tmp_path: Path, attack: str) -> None:
     """The same dump does so when a superuser loads it."""
     proof = tmp_path / "proof"
     program = PROGRAM_FUNCTION.format(f"cat > {proof}")
-    dump = await dump_with(tmp_path / "original", program + attack)
+    dump = await dump_with(tmp_path / "original", program + ATTACKS[attack])
     proof.unlink()
     await load_as_superuser(tmp_path / "unprotected", dump)
     assert proof.exists()

@@ -57,6 +57,10 @@ OPEN_SOCKET = """url => new Promise(done => {
   socket.onmessage = () => done("message");
   socket.onclose = () => done("closed");
 })"""
+HOSTS = [
+    pytest.param("127.0.0.1", id="same site"),
+    pytest.param(FOREIGN, id="other site", marks=pytest.mark.judge),
+]
 
 
 def _listening_ports(pid: int) -> set[int]:
@@ -192,7 +196,7 @@ def _has_tls(port: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", FOREIGN], ids=["same site", "other site"])
+@pytest.mark.parametrize("host", HOSTS)
 async def test_a_page_of_another_origin_reads_and_changes_nothing(
     demo: RunningDemo, ports: list[int], chromium: Path, page_server: int, host: str
 ) -> None:
@@ -206,7 +210,7 @@ async def test_a_page_of_another_origin_reads_and_changes_nothing(
     assert _simulated_state(ports) == before
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", FOREIGN], ids=["same site", "other site"])
+@pytest.mark.parametrize("host", HOSTS)
 async def test_a_page_of_another_origin_cannot_use_the_console(
     demo: RunningDemo, chromium: Path, page_server: int, host: str
 ) -> None:

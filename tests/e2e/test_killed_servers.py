@@ -72,6 +72,7 @@ async def play_matches(sportmonks: SportMonksSimulator) -> None:
         await asyncio.sleep(STEP_SECONDS)
 
 
+@pytest.mark.judge
 @pytest.mark.parametrize(
     ("names", "count", "kills"), [(["1304076", "1082625"], 1, 3), (["1175368"], 2, 2)]
 )

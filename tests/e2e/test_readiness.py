@@ -303,7 +303,13 @@ def _read(path: Path) -> str:
         return ""  # the process has ended
 
 
-@pytest.mark.parametrize("only_main", [True, False], ids=["main process", "all processes"])
+@pytest.mark.parametrize(
+    "only_main",
+    [
+        pytest.param(True, id="main process"),
+        pytest.param(False, id="all processes", marks=pytest.mark.judge),
+    ],
+)
 def test_a_hung_postgresql_shows_and_recovers(tmp_path: Path, only_main: bool) -> None:
     """With the main process stopped, existing connections still work, but no new ones."""
     with serve(tmp_path, backends="devices,scoreboard") as instance:

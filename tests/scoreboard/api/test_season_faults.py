@@ -67,6 +67,7 @@ class Instances:
             await stack.aclose()
 
 
+@pytest.mark.judge
 @pytest.mark.soak
 async def test_each_point_counts_in_exactly_one_season(
     shared_servers: SharedServers, tmp_path: Path

@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.scoreboard.api.harness import run_scoreboard, server_settings
 from tests.scoreboard.api.processes import server_process
 from tests.scoreboard.api.servers import SharedServers
@@ -80,6 +82,7 @@ async def log_in(shared: tuple[str, str], directory: Path) -> str:
         return (await harness.player()).token
 
 
+@pytest.mark.judge
 async def test_three_thousand_streams_of_one_person_cost_little(
     shared_servers: SharedServers, tmp_path: Path
 ) -> None:
