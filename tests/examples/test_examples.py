@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import need_program
 from tests.test_cli import free_port, read_until, started
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -107,6 +108,58 @@ def test_match_follower_shows_updates(demo: Demo) -> None:
     following, *updates = output.splitlines()
     assert following.startswith("following ")
     assert len(updates) == 2
+
+
+def run_task(name: str, demo: Demo) -> list[str]:
+    """Run a task's script to its end and return the lines that it prints."""
+    need_program("curl", "curl")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [need_program("bash", "bash"), EXAMPLES / "tasks" / name],
+        cwd=demo.directory,
+        env=ours | {"PATH": path, "TALLY": demo.url, "ISSUER": demo.issuer},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_first_reading_is_stored(demo: Demo) -> None:
+    status, _, sensors = run_task("first_reading.sh", demo)
+    assert (status, sensors) == ("registered", "{'bme280_temp_c': 22.5}")
+
+
+def test_the_first_match_is_followed(demo: Demo) -> None:
+    lock_screen, event = run_task("first_match.sh", demo)
+    assert lock_screen
+    assert event == "event: display"
+
+
+def test_the_first_alert_opens(demo: Demo) -> None:
+    assert run_task("first_alert.sh", demo) == ["open", "acknowledged"]
+
+
+def test_the_first_backup_is_restored(demo: Demo) -> None:
+    lines = run_task("first_backup.sh", demo)
+    assert lines[-2].endswith("store.db is intact.")
+    assert lines[-1] == "The operator's token is the same."
+
+
+@pytest.mark.judge
+def test_the_first_season_has_final_standings(demo: Demo) -> None:
+    """A season lasts a minute."""
+    assert "'score': 60" in run_task("first_season.sh", demo)[-1]
+
+
+def test_every_task_is_listed_and_tested() -> None:
+    scripts = {path.name for path in EXAMPLES.glob("tasks/*.sh")}
+    page = (EXAMPLES / "README.md").read_text("utf-8")
+    assert scripts == set(re.findall(r"^\| \[(\w+\.sh)\]\(tasks/", page, re.MULTILINE))
+    assert scripts <= set(re.findall(r'"(\w+\.sh)"', Path(__file__).read_text("utf-8")))
 
 
 def test_every_example_is_listed_and_tested() -> None:
