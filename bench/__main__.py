@@ -1,9 +1,13 @@
 """Runs the benchmarks, prints a table, and writes the results as JSON."""
 
+import os
 import platform
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -81,7 +85,7 @@ def main(
 ) -> None:
     """Run the benchmarks, each against a baseline in the same run."""
     console = Console()
-    started = time.monotonic()
+    started, load = time.monotonic(), os.getloadavg()[0]
     parts = {
         "raw": compare_with_raw(rounds),
         "growth": measure_growth(rounds, items),
@@ -110,7 +114,7 @@ def main(
     parts |= _emulator_parts(rounds)
     chosen = {name: part for name, part in parts.items() if only in name}
     lines, failed = uvloop.run(run_parts(console, chosen))
-    _write_results(json, time.monotonic() - started, lines)
+    _write_results(json, time.monotonic() - started, load, lines)
     if failed:
         raise typer.Exit(1)
 
@@ -125,13 +129,27 @@ def _emulator_parts(rounds: int) -> dict[str, AsyncIterator[Line]]:
     return parts
 
 
-def _write_results(path: Path, seconds: float, lines: list[Line]) -> None:
+def _processor() -> str:
+    """Return the name of the processor, or its architecture where the system has no name for it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(": ")[2]
+    return platform.machine()
+
+
+def _write_results(path: Path, seconds: float, load: float, lines: list[Line]) -> None:
     results = {
         "machine": {
             "python": platform.python_version(),
             "sqlite": apsw.sqlite_lib_version(),
             "system": platform.platform(),
+            "processor": _processor(),
+            "cpus": os.cpu_count(),
+            "load": round(load, 1),
         },
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "arguments": shlex.join(sys.argv[1:]),
         "seconds": round(seconds, 1),
         "lines": [msgspec.to_builtins(line) for line in lines],
     }
