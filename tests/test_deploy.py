@@ -18,6 +18,7 @@ import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]  # has no types; a dependency of a test tool
 from typer.main import get_group
+from typer.testing import CliRunner
 
 from tally.cli import cli
 from tally.embedded.launch import NOBODY
@@ -371,3 +372,12 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         [analyze, "verify", tmp_path / "tally.service"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_log_groups_are_those_of_the_services() -> None:
+    """The scoreboard's is specified; entries are kept for 30 days."""
+    output = CliRunner().invoke(cli, ["schema", "terraform"]).stdout
+    groups = dict(re.findall(r'= "(/ecs/[^"]+)"\n  retention_in_days = (\d+)', output))
+    assert groups == dict.fromkeys(
+        ("/ecs/collect", "/ecs/cricket", "/ecs/devices", "/ecs/scoreboard-api"), "30"
+    )

@@ -293,7 +293,7 @@ def test_exports_use_the_configured_or_the_given_prefix(
 
 def test_terraform_keeps_the_logs_of_each_service_for_30_days(tally: Tally) -> None:
     group = """resource "aws_cloudwatch_log_group" "example" {
-  name              = "/tally/stage-example"
+  name              = "/ecs/stage-example"
   retention_in_days = 30
 }
 """

@@ -158,7 +158,7 @@ def terraform(tables: Iterable[Table], prefix: str = "") -> str:
 def terraform_log_groups(services: Iterable[str], prefix: str = "") -> str:
     """Render a CloudWatch log group per service, whose entries expire."""
     return "".join(
-        "\n" + _terraform_log_group(service, f"/tally/{prefix}{service}")
+        "\n" + _terraform_log_group(_terraform_label(service), f"/ecs/{prefix}{service}")
         for service in sorted(services)
     )
 
