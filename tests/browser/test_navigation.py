@@ -1,4 +1,4 @@
-"""The frame of every page: links, search, keyboard, the operator and addresses that do not exist."""
+"""The frame of every page: links, search, keyboard, operator, and unknown addresses."""
 
 import re
 

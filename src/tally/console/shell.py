@@ -53,7 +53,6 @@ class Shell:
     def frame(self, path: str) -> None:
         """Render what every page has in common; `path` marks the current page."""
         apply_theme()
-        ui.skip_link("Skip to the content", target=ui.context.client.content)
         drawer = ui.left_drawer(fixed=True, bordered=True).props("width=220")
         with drawer.classes("tally-drawer"):
             with ui.column().classes("gap-0 w-full").props("role=navigation aria-label='Pages'"):
@@ -71,6 +70,8 @@ class Shell:
                 ui.icon("bolt", size="sm").props("aria-hidden=true")
                 ui.label("Tally")
             search_box()
+        # After the header, which would otherwise come before it.
+        ui.skip_link("Skip to the content", target=ui.context.client.content)
 
     def _operator(self) -> None:
         operator = page_session().operator
