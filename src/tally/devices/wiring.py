@@ -21,6 +21,7 @@ from tally.devices.api.routes import devices_api
 from tally.devices.api.webhooks import alarm_source, reading_source
 from tally.devices.jobs import devices_jobs
 from tally.devices.repository.alarm_rules import AlarmRuleRepository
+from tally.devices.repository.alarm_watch import AlarmWatchRepository
 from tally.devices.repository.alarms import AlarmLog, AlarmRepository, changed_alarm
 from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.desired_states import DesiredStateRepository
@@ -80,6 +81,7 @@ REPOSITORIES: Final = (
     DesiredStateRepository,
     AlarmRuleRepository,
     AlarmRepository,
+    AlarmWatchRepository,
     AlarmLog,
     TokenBucketRepository,
     DeviceDeletionRepository,
@@ -241,6 +243,7 @@ def _alarm_evaluator(dependencies: Dependencies) -> AlarmEvaluator:
     stores = AlarmStores(
         rules=AlarmRuleRepository(store),
         alarms=AlarmRepository(store),
+        watch=AlarmWatchRepository(store),
         groups=GroupRepository(store),
         measurements=MeasurementRepository(store),
     )
