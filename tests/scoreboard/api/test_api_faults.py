@@ -310,17 +310,17 @@ async def test_postgresql_killed_under_load_loses_no_acknowledged_update(
             for player in players
         }
 
-        has_begun = asyncio.Event()
+        is_under_load = asyncio.Event()
 
         async def play(player: Player) -> None:
             for token in tokens[player.user_id]:
                 while (response := await harness.update_score(player, token, 5)).status != 200:
                     expect_error(response, 503, "unavailable")
                     await asyncio.sleep(0.05)
-                has_begun.set()
+                is_under_load.set()
 
         playing = [asyncio.create_task(play(player)) for player in players]
-        await has_begun.wait()
+        await is_under_load.wait()
         assert not any(task.done() for task in playing)
         await postgres.restart()
         await asyncio.gather(*playing)
