@@ -310,6 +310,7 @@ async def test_a_malformed_form_is_a_failed_sign_in(server: ConsoleServer, body:
     assert "set-cookie" not in response.headers
 
 
+@pytest.mark.judge
 async def test_sessions_are_shared_by_instances_and_hold_after_a_restart(tmp_path: Path) -> None:
     """Nothing about visitors is in files: NiceGUI stores none."""
     async with httpx.AsyncClient(timeout=30) as client:

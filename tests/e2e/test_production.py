@@ -112,6 +112,7 @@ async def use_backends(client: Client, url: str, data: Path) -> None:
     await server.update_score(player.tokens.access_token, token, 40)
 
 
+@pytest.mark.judge
 async def test_all_backends_work_on_external_servers_and_data_survives_a_restart(
     addresses: dict[str, str], tmp_path: Path
 ) -> None:

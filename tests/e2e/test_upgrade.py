@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.devices.harness import DAY_MS
 from tests.e2e import release_data
 from tests.e2e.release_data import API, ARCHIVES, BACKENDS, DEVICE, PLAYER, READINGS, SCORE
 from tests.e2e.test_readiness import serve
@@ -31,6 +32,12 @@ def use_data(client: httpx.Client, data: Path, key: str) -> None:
     stored = [json.loads(line)["sensors"] for line in exported.text.splitlines()]
     expected = [{"bme280_temp_c": 20 + number / 4} for number in range(READINGS + 1)]
     assert stored == expected
+    # Whole days come from roll-ups: those of the release and the one of the new reading.
+    start = release_data.FIRST_MS - 2 * DAY_MS
+    query = f"sensor=bme280_temp_c&from={start}&to={start + 4 * DAY_MS}&points=4"
+    path = f"/devices/devices/{DEVICE}/series?{query}"
+    buckets = client.get(path, headers=operator).raise_for_status().json()["buckets"]
+    assert sum(bucket["count"] for bucket in buckets) == READINGS + 1
     expect_scores(client, SCORE)
     credentials = {"login": PLAYER["email"], "password": PLAYER["password"]}
     signed_in = client.post(f"{API}/auth/login", json=credentials).raise_for_status().json()

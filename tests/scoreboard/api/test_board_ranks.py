@@ -165,7 +165,8 @@ def ranks(page: LeaderboardPage) -> list[tuple[int, str, int]]:
     return [(row.rank, row.user_id, row.score) for row in page.standings]
 
 
-@settings(max_examples=30)
+# An example takes a second; `make soak` runs more of them.
+@settings(max_examples=settings().max_examples // 6)
 @given(order=st.sampled_from(BoardOrder), operator=st.sampled_from(BoardOperator), steps=STEPS)
 @example(
     order=BoardOrder.DESC,
