@@ -143,6 +143,7 @@ def test_the_first_alert_opens(demo: Demo) -> None:
     assert run_task("first_alert.sh", demo) == ["open", "acknowledged"]
 
 
+@pytest.mark.judge
 def test_the_first_backup_is_restored(demo: Demo) -> None:
     lines = run_task("first_backup.sh", demo)
     assert lines[-2].endswith("store.db is intact.")
