@@ -105,7 +105,7 @@ class Devices:
 async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
     """Open the backend. It has nothing to close."""
     rollups = _rollups(dependencies)
-    services = _services(dependencies, rollups.builder)
+    services = _services(dependencies, rollups)
     handlers = Handlers(
         services=services,
         auth=DevicesAuth(services.keys),
@@ -171,7 +171,8 @@ def _rollups(dependencies: Dependencies) -> _Rollups:
     return _Rollups(builder, consumer)
 
 
-def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServices:
+def _services(dependencies: Dependencies, rollups: _Rollups) -> DevicesServices:
+    builder = rollups.builder
     settings, clock, store = dependencies.settings, dependencies.clock, dependencies.store
     repository, readings = DeviceRepository(store), ReadingRepository(store)
     devices = FleetService(
@@ -186,7 +187,9 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
         clock,
         settings.devices_retention_days * 86_400,
     )
-    charts = ChartService(builder.measurements, builder.rollups, repository, builder)
+    charts = ChartService(
+        builder.measurements, builder.rollups, repository, builder, rollups.consumer.hurry
+    )
     history = ReadingHistory(readings, repository, clock)
     groups = GroupService(GroupRepository(store), devices)
     sensors = SensorService(

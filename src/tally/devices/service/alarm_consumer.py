@@ -107,7 +107,7 @@ class AlarmEvaluator:
         if not rules:
             await self._stores.alarms.restart(state, None)
             return
-        backlog = ChangeBacklog[EvaluatedReading]()
+        backlog = ChangeBacklog[EvaluatedReading](MAX_BATCH_READINGS)
         readings = self._stores.alarms.readings(state.position or "")
         filling = asyncio.create_task(backlog.fill(readings))
         try:
@@ -148,7 +148,7 @@ class AlarmEvaluator:
         self, state: EvaluationState, fleet: FleetMemory, backlog: ChangeBacklog[EvaluatedReading]
     ) -> EvaluationState:
         """Evaluate as many readings as fit into one transaction."""
-        changes = [*backlog.changes][:MAX_BATCH_READINGS]
+        changes = backlog.next_batch()
         while True:
             batch = self._batch(fleet)
             taken = await self._evaluate_each(changes, fleet, batch)
