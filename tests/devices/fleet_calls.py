@@ -2,13 +2,16 @@
 
 import asyncio
 
+from tally.devices.repository.alarm_watch import AlarmWatchRepository
 from tally.devices.repository.alarms import AlarmRepository
+from tally.devices.service.silence_watch import WATCH_SECONDS
 from tests.devices.harness import DAY_MS, FIRST_MS, Board, DevicesServer, Json
 
 RULE: Json = {
     "name": "called",
     "condition": {"kind": "threshold", "sensor": "x", "comparison": "above", "limit": 1},
 }
+SILENCE: Json = {"name": "silent", "condition": {"kind": "silence", "seconds": 86_400}}
 SPAN = f"from={FIRST_MS}&to={FIRST_MS + DAY_MS}"
 
 
@@ -54,6 +57,9 @@ async def call_fleet_routes(server: DevicesServer, board: Board, key: str) -> se
 
 async def _call_alarm_routes(caller: RouteCaller, key: str) -> None:
     server, board, call = caller.server, caller.board, caller.call
+    silence = await call("POST", "/alarm-rules", SILENCE)
+    await _watch_silence(server)
+    await call("DELETE", "/alarm-rules/{rule_id}", rule_id=silence["rule_id"])
     rule = await call("POST", "/alarm-rules", RULE)
     await call("GET", "/alarm-rules")
     await call("GET", "/alarm-rules/{rule_id}", rule_id=rule["rule_id"])
@@ -75,4 +81,13 @@ async def _call_alarm_routes(caller: RouteCaller, key: str) -> None:
     alarms = AlarmRepository(server.application.store)
     async with asyncio.timeout(60):
         while await alarms.position() is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def _watch_silence(server: DevicesServer) -> None:
+    """Wait until the consumer has looked for new boards."""
+    watch = AlarmWatchRepository(server.application.store)
+    async with asyncio.timeout(60):
+        while await watch.evaluated_ms() is None:
+            await server.clock.advance(WATCH_SECONDS)
             await asyncio.sleep(0.02)

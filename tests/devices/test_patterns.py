@@ -88,7 +88,7 @@ def test_every_access_of_the_seed_is_a_declared_pattern(
 
 
 def test_patterns_are_described_and_never_scan(printed: list[PatternRow]) -> None:
-    assert len(printed) == 76
+    assert len(printed) == 79
     check_descriptions("devices", printed)
 
 

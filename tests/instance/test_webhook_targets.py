@@ -4,12 +4,13 @@ import asyncio
 import ipaddress
 import socket
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tally.errors import Invalid
-from tally.instance.webhooks.sender import MessageSender
+from tally.instance.webhooks.sender import MessageSender, Outcome
 from tally.instance.webhooks.targets import (
     TargetRefused,
     WebhookTarget,
@@ -124,6 +125,28 @@ async def test_every_failure_is_an_outcome_without_the_url() -> None:
         assert outcome.error is not None
         assert outcome.error.startswith(start)
         assert "abc" not in outcome.error
+
+
+async def test_a_response_counts_although_its_body_does_not_end() -> None:
+    """A short body that follows is read, so that its connection is reused."""
+    connections: list[str] = []
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append("")
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                length = 1_000_000 if "/endless" in head else 2
+                writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n".encode())
+                await writer.drain()
+                writer.write(b"{}")
+        writer.close()
+
+    listener = await asyncio.start_server(respond, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    async with listener, MessageSender(allows_private=True) as sender, asyncio.timeout(10):
+        for path in ("", "", "/endless"):
+            assert await sender.send(url + path, {}, b"") == Outcome(200)
+    assert len(connections) == 1
 
 
 @pytest.mark.parametrize("host", ["xn--a.invalid", "xn--a"])

@@ -2,12 +2,13 @@
 
     outcome = await sender.send(url, headers, body)
 
-Any response with a 2xx status is a success. Redirects are not followed and bodies are not read.
+Any response with a 2xx status is a success, however its body continues. Redirects are not followed.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import Final, Self, TypeAlias
 
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
-from pyreqwest.response import BaseResponse
+from pyreqwest.response import BaseResponse, Response
 
 from tally.errors import Invalid
 from tally.instance.webhooks.targets import (
@@ -27,6 +28,8 @@ from tally.instance.webhooks.targets import (
 from tally.kit.tasks import cancel_all
 
 TIMEOUT_SECONDS: Final = 15
+BODY_SECONDS: Final = 0.5
+MAX_BODY_BYTES: Final = 65_536
 MAX_CLIENTS: Final = 50
 # One thread for each host whose name server is slow; see MAX_WEBHOOKS.
 MAX_LOOKUPS: Final = 20
@@ -80,19 +83,23 @@ class MessageSender:
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Outcome:
         """Send a message; every failure is an outcome. No error text contains the URL."""
+        outcome: Outcome | None = None
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 target = parse_target(url, allows_private=self._allows_private)
                 client = await self._client(target, await self._resolve(target))
                 request = client.post(url).headers(headers).body_bytes(body)
-                async with request.build_streamed() as response:
-                    return _outcome(response)
+                # By default, the client waits for the first 64 KB of the body.
+                async with request.streamed_read_buffer_limit(0).build_streamed() as response:
+                    outcome = _outcome(response)
+                    await _finish_body(response)
+                    return outcome
         except Invalid as error:
             return Outcome(error=error.message)
         except TargetRefused as error:
             return Outcome(error=f"Address refused: {error}")
         except TimeoutError:
-            return Outcome(error=f"No response within {TIMEOUT_SECONDS} s")
+            return outcome or Outcome(error=f"No response within {TIMEOUT_SECONDS} s")
         except OSError as error:
             return Outcome(error=f"Host name not resolved: {error}")
         except PyreqwestError as error:
@@ -137,6 +144,13 @@ def _build_client(target: WebhookTarget, address: str) -> Client:
         .user_agent("tally")
         .build()
     )
+
+
+async def _finish_body(response: Response) -> None:
+    """Read a short body, so that the connection is reused; another one closes it."""
+    with suppress(TimeoutError, PyreqwestError):
+        async with asyncio.timeout(BODY_SECONDS):
+            await response.body_reader.read(MAX_BODY_BYTES)
 
 
 def _outcome(response: BaseResponse) -> Outcome:
