@@ -43,7 +43,8 @@ async def test_a_match_page_updates_and_a_phone_follows_it(demo: RunningDemo, pa
     await expect(page.get_by_role("heading", name="Scorecard")).to_be_visible()
     await expect(page.get_by_role("heading", name="Key events")).to_be_visible()
     await expect(page.get_by_text("Followers").first).to_be_visible()
-    await expect(page.get_by_label("Runs by over")).to_be_visible()
+    for chart in ("Cumulative runs", "Run rate"):
+        await expect(page.get_by_role("img", name=chart)).to_be_visible()
     await page.locator("[data-follow]").click()
     await expect(page.locator("[data-follow]")).to_contain_text("Unfollow")
     shown = page.locator("[data-iphone] [data-activity]")
@@ -60,7 +61,9 @@ async def test_a_held_match_is_marked(demo: RunningDemo, page: Page) -> None:
     headers = {"Authorization": f"Bearer {demo.secret('operator.token')}"}
     async with httpx.AsyncClient(base_url=f"{demo.url}/cricket/admin/matches") as client:
         await page.goto(f"{demo.console}/cricket")
-        await page.get_by_role("main").get_by_role("link").filter(has_text="not started").last.click()
+        await (
+            page.get_by_role("main").get_by_role("link").filter(has_text="not started").last.click()
+        )
         await page.wait_for_url(re.compile(r"/cricket/\d+$"))
         match_id = page.url.rpartition("/")[2]
         held = await client.put(f"/{match_id}/hold", headers=headers)
@@ -77,6 +80,7 @@ async def test_an_athlete_page_shows_the_3d_model_the_ledger_and_the_audit_trail
     demo: RunningDemo, page: Page
 ) -> None:
     await page.goto(f"{demo.console}/collect")
+    await page.locator("tbody a[href*='/collect/athletes/']").first.click()
     await expect(page.get_by_text(re.compile(r"parts earned"))).to_be_visible(timeout=60_000)
     await expect(page.locator("[data-model] canvas")).to_be_visible()
     await expect(page.get_by_text("STRAVA_CONNECTED")).to_be_visible()
