@@ -107,24 +107,40 @@ async def test_devices_are_listed_and_each_sensor_has_a_chart(
     await page.goto(f"{demo.console}/devices")
     row = page.locator("tbody tr").first
     await expect(row).to_contain_text("bme280")
-    await row.click()
+    await row.get_by_role("link").click()
     await expect(page.get_by_role("heading", name="bme280_temp_c")).to_be_visible(timeout=60_000)
     await expect(page.get_by_label("humidity_pct over time")).to_be_visible()
     await expect(page.get_by_text("soil_moisture_pct").first).to_be_visible()
+    await expect(page.get_by_text(re.compile(r"^[\d.]+ °C$")).first).to_be_visible()
 
 
 async def test_an_api_key_is_shown_once_and_can_be_revoked(demo: RunningDemo, page: Page) -> None:
+    """Without a description there is no key, and without a confirmation it is not revoked."""
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=demo.url)
+    await page.set_viewport_size({"width": 390, "height": 844})
     await page.goto(f"{demo.console}/devices")
-    await page.get_by_label("Description of the new key").fill("a test of the console")
+    await page.get_by_role("link", name="API keys").click()
     await page.get_by_role("button", name="Create key").click()
-    key = await page.locator("[data-new-key]").inner_text()
-    assert len(key.strip()) >= 20
+    await expect(page.get_by_text("Describe what uses the key")).to_be_visible()
+    await page.get_by_label("Description").fill("a test of the console")
+    await page.get_by_role("button", name="Create key").click()
+    key = (await page.locator("[data-new-key]").inner_text()).strip()
+    await page.get_by_role("button", name="Copy").click()
+    await expect(page.get_by_text("Copied.")).to_be_visible()
+    assert await page.evaluate("() => navigator.clipboard.readText()") == key
     await page.get_by_role("button", name="Done").click()
-    await expect(page.get_by_text("a test of the console")).to_be_visible()
+    row = page.locator("[data-key]", has_text="a test of the console")
+    await expect(row).to_contain_text(f"{key[:8]}…")
     await page.reload()
-    assert key.strip() not in await page.content()
-    await page.get_by_role("button", name="Revoke").first.click()
-    await expect(page.get_by_text("revoked").first).to_be_visible()
+    assert key not in await page.content()
+    assert await page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    await row.get_by_role("button", name="Revoke").click()
+    await page.get_by_role("button", name="Keep").click()
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(row.get_by_text("revoked")).to_have_count(0)
+    await row.get_by_role("button", name="Revoke").click()
+    await page.get_by_role("button", name="Revoke key").click()
+    await expect(row.get_by_text("revoked")).to_be_visible()
 
 
 async def test_the_data_page_shows_tables_patterns_and_items(demo: RunningDemo, page: Page) -> None:

@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tally.console.toasts import report_problem
 from tally.errors import TallyError, Unauthenticated, Unavailable
 from tally.instance.console_sessions import ConsoleSession, ConsoleSessions
 from tally.instance.operators import OperatorAccounts
@@ -119,7 +120,7 @@ class Changes:
             try:
                 await run()
             except TallyError as error:
-                ui.notify(error.message, type="negative")
+                report_problem(error.message)
 
         element.on(event, handle)
         if not page_session().operator.may_change:

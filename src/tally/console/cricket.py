@@ -1,6 +1,7 @@
 """The cricket pages: match list, and one match with its scorecard, followers and a phone."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from nicegui import ui
@@ -8,7 +9,7 @@ from nicegui import ui
 from tally.console.context import ConsoleContext
 from tally.console.iphone import Iphone
 from tally.console.live_updates import refresh_on_change
-from tally.console.matches import show_match_list
+from tally.console.matches import find_matches, show_match_list
 from tally.console.run_charts import RunCharts
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
 from tally.cricket.model.ball_log import decode_ball_log
@@ -49,6 +50,8 @@ BOWLER_COLUMNS: Final[list[dict[str, Any]]] = [
 
 def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
     cricket = context.backend("cricket", Cricket)
+    if cricket is not None:
+        shell.search.add("Matches", partial(find_matches, cricket))
 
     @shell.page(
         "/cricket",

@@ -33,7 +33,7 @@ JOB_CELL: Final = """
 OUTCOME_CELL: Final = """
 <q-td :props="props"><div class="row no-wrap items-center" style="gap: .4rem">
 <q-icon :name="props.row.icon" :class="props.row.colour" size="xs" aria-hidden="true" />
-<span>{{ props.row.outcome }}</span></div>
+<span :title="props.row.at">{{ props.row.outcome }}</span></div>
 <div v-if="props.row.error" class="text-negative tally-small">{{ props.row.error }}</div></q-td>
 """
 OUTCOME_ICONS: Final = {
@@ -131,6 +131,7 @@ def _job_row(context: ConsoleContext, name: str) -> dict[str, str]:
         "outcome": "not run yet",
         "took": "",
         "error": "",
+        "at": "",
         "icon": "schedule",
         "colour": "tally-quiet",
     }
@@ -145,6 +146,7 @@ def _job_row(context: ConsoleContext, name: str) -> dict[str, str]:
         "outcome": f"{outcome}, {when}",
         "took": format_duration(run.seconds),
         "error": run.error or "",
+        "at": f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC",
         "icon": icon,
         "colour": colour,
     }

@@ -15,6 +15,7 @@ from nicegui.storage import Storage
 from starlette.routing import Mount
 
 from tally.console.access import AccessMiddleware
+from tally.console.api_keys import add_api_key_pages
 from tally.console.boards import add_board_pages
 from tally.console.collect import add_collect_pages
 from tally.console.context import ConsoleContext
@@ -77,6 +78,7 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_scoreboard_pages,
         add_board_pages,
         add_player_pages,
+        add_api_key_pages,
         add_devices_pages,
         add_data_pages,
         add_results_page,

@@ -145,6 +145,10 @@ class PlayerAccounts:
             raise Conflict("The password was changed meanwhile", code="password_changed")
         _log.info("Password changed", action="password_changed")
 
+    async def search(self, text: str, limit: int) -> list[User]:
+        """Find accounts for an operator, the one with exactly this username first."""
+        return await self.accounts.search(text, limit)
+
     async def find(self, user_id: str) -> User:
         """Return the player's account; raises NotFound."""
         user = await self.accounts.find(user_id)
