@@ -71,9 +71,13 @@ class BoardView:
         with card("New board"):
             self._id = ui.input("ID").props("hint='Lower-case letters, digits, - and _'")
             self._name = ui.input("Name")
-            self._order = ui.select([order.value for order in BoardOrder], label="Order")
+            self._order = ui.select([order.value for order in BoardOrder], label="Order").classes(
+                "w-48"
+            )
             self._order.value = BoardOrder.DESC.value
-            self._operator = ui.select([each.value for each in BoardOperator], label="Operator")
+            self._operator = ui.select(
+                [each.value for each in BoardOperator], label="Operator"
+            ).classes("w-48")
             self._operator.value = BoardOperator.SUM.value
             self._cron = ui.input("Reset (cron)").props("hint='Empty: never. 0 0 * * MON'")
             self._zone = ui.input("Time zone", value="UTC")

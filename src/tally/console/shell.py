@@ -101,9 +101,9 @@ def _navigation_link(entry: NavigationEntry, *, is_current: bool) -> None:
 
 def _time_zone_note() -> None:
     with ui.row().classes("tally-quiet tally-small gap-1 q-mt-md").props("role=note"):
-        ui.label("Times are in your time zone:")
+        ui.label("Your time zone:")
         time_zone()
-        ui.label("Point at a time to see it in UTC.")
+        ui.label("· Point at a time to see it in UTC.")
 
 
 def heading(title: str, about: str = "") -> None:
