@@ -14,7 +14,7 @@ from tally.collect.wiring import Collect
 from tally.console.cached_loader import CachedLoader
 from tally.console.context import ConsoleContext
 from tally.console.mint_counter import PART_MINTED
-from tally.console.search import matches
+from tally.console.search import contains_words
 from tally.errors import NotFound
 
 EVENTS: Final = ("AUTH_REGISTERED", "AUTH_LOGIN", "STRAVA_CONNECTED", PART_MINTED)
@@ -56,7 +56,7 @@ class AthleteDirectory:
         found = [
             athlete
             for athlete in await self._active.get()
-            if matches(text, athlete.user_id, athlete.name, athlete.email)
+            if contains_words(text, athlete.user_id, athlete.name, athlete.email)
         ]
         others = await self._find_by_key(text) if text and not found else None
         return [others] if others is not None else found

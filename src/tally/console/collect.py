@@ -20,8 +20,8 @@ from tally.console.shell import (
     card,
     empty_state,
     heading,
-    not_found,
     not_started,
+    show_not_found,
 )
 from tally.errors import TallyError
 
@@ -64,7 +64,7 @@ def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             found = await directory.get(user_id)
         except TallyError as error:
-            not_found("Athlete", error.message, "/collect", "All athletes")
+            show_not_found("Athlete", error.message, "/collect", "All athletes")
             return
         heading(found.name, f"User ID {found.user_id}")
         view = AthleteView(collect, context, user_id)

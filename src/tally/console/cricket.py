@@ -11,7 +11,15 @@ from tally.console.iphone import Iphone
 from tally.console.live_updates import refresh_on_change
 from tally.console.matches import find_matches, show_match_list
 from tally.console.run_charts import RunCharts
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
+from tally.console.shell import (
+    Region,
+    Shell,
+    card,
+    empty_state,
+    heading,
+    not_started,
+    show_not_found,
+)
 from tally.cricket.model.ball_log import decode_ball_log
 from tally.cricket.model.display import ball_symbol
 from tally.cricket.model.event_texts import event_sentence, event_title
@@ -73,7 +81,7 @@ def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             view = await cricket.services.queries.matches.get(match_id)
         except TallyError as error:
-            not_found("Match", error.message, "/cricket", "All matches")
+            show_not_found("Match", error.message, "/cricket", "All matches")
             return
         held = ", held by an operator" if view.fixture.is_held else ""
         heading(

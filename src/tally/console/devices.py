@@ -14,8 +14,16 @@ from tally.console.formatting import format_ago
 from tally.console.links import address, device_path, link, link_cell
 from tally.console.live_updates import refresh_on_change
 from tally.console.local_time import iso_time, local_time, time_cell
-from tally.console.search import SearchResult, matches
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
+from tally.console.search import SearchResult, contains_words
+from tally.console.shell import (
+    Region,
+    Shell,
+    card,
+    empty_state,
+    heading,
+    not_started,
+    show_not_found,
+)
 from tally.console.toasts import confirm
 from tally.console.units import sensor_unit
 from tally.devices.model.records import Device, Reading
@@ -68,7 +76,7 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             selected = await devices.services.devices.get(hardware_id)
         except TallyError as error:
-            not_found("Device", error.message, "/devices", "All devices")
+            show_not_found("Device", error.message, "/devices", "All devices")
             return
         await _device(context, devices, selected)
 
@@ -76,7 +84,9 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
 async def _find(devices: Devices, text: str) -> list[SearchResult]:
     """Search the most recently active devices, and any other by its whole ID."""
     page, _ = await devices.services.devices.by_activity(MAX_SEARCHED, None)
-    found = [device for device in page if matches(text, device.hardware_id, device.friendly_name)]
+    found = [
+        device for device in page if contains_words(text, device.hardware_id, device.friendly_name)
+    ]
     if not found:
         with suppress(TallyError):
             found = [await devices.services.devices.get(text.upper())]

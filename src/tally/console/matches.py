@@ -12,7 +12,7 @@ from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago, format_span
 from tally.console.links import block_link, match_path
 from tally.console.local_time import local_time
-from tally.console.search import SearchResult, matches
+from tally.console.search import SearchResult, contains_words
 from tally.console.shell import Region, empty_state
 from tally.cricket.service.queries.matches import MatchFilter, MatchView, TeamInMatch
 from tally.cricket.wiring.backend import Cricket
@@ -35,10 +35,10 @@ class _MatchRow:
     start_time: str
     when: str
     teams: tuple[TeamInMatch, TeamInMatch]
-    state: str
+    # Labels with their colours.
+    badges: tuple[tuple[str, str], ...]
     note: str
     section: str
-    is_stale: bool
 
 
 async def show_match_list(context: ConsoleContext, cricket: Cricket) -> None:
@@ -57,7 +57,7 @@ async def find_matches(cricket: Cricket, text: str) -> list[SearchResult]:
     """Search the matches in the list by team, league and state, and any other by its ID."""
     queries = cricket.services.queries.matches
     views, _ = await queries.page(MatchFilter(), MAX_SEARCHED, None)
-    found = [view for view in views if matches(text, *_search_texts(view))]
+    found = [view for view in views if contains_words(text, *_search_texts(view))]
     if not found and text.isdigit():
         with suppress(NotFound):
             found = [await queries.get(text)]
@@ -86,11 +86,15 @@ def _row(view: MatchView, now: datetime) -> _MatchRow:
         start_time=fixture.start_time,
         when=when,
         teams=view.teams,
-        state=_state(view),
+        badges=_badges(view),
         note=fixture.note,
         section=LIVE if fixture.is_live else FINISHED if view.is_over else UPCOMING,
-        is_stale=view.is_stale,
     )
+
+
+def _badges(view: MatchView) -> tuple[tuple[str, str], ...]:
+    state = (_state(view), "negative" if view.fixture.is_live else "secondary")
+    return (("stale", "warning"), state) if view.is_stale else (state,)
 
 
 def _state(view: MatchView) -> str:
@@ -132,8 +136,7 @@ def _match(match: _MatchRow) -> None:
                     ui.label(match.description)
                     local_time(match.start_time, label=match.when)
             with ui.row().classes("items-center gap-2 no-wrap"):
-                if match.is_stale:
-                    ui.badge("stale", color="warning")
-                ui.badge(match.state, color="negative" if match.section == LIVE else "secondary")
+                for label, colour in match.badges:
+                    ui.badge(label, color=colour)
         if match.note:
             ui.label(match.note)

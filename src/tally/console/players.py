@@ -9,7 +9,15 @@ from tally.console.context import ConsoleContext
 from tally.console.links import player_path
 from tally.console.local_time import local_time
 from tally.console.search import MAX_RESULTS, SearchResult
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
+from tally.console.shell import (
+    Region,
+    Shell,
+    card,
+    empty_state,
+    heading,
+    not_started,
+    show_not_found,
+)
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model.accounts import PlayerSession, parse_user_id
@@ -34,7 +42,7 @@ def add_player_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             user = await scoreboard.services.accounts.find(parse_user_id(user_id))
         except TallyError as error:
-            not_found("Player", error.message, "/scoreboard", "Leaderboard")
+            show_not_found("Player", error.message, "/scoreboard", "Leaderboard")
             return
         heading(user.username)
         with ui.row().classes("gap-1 tally-quiet"):

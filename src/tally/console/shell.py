@@ -143,7 +143,7 @@ class Region:
             draw()
 
 
-def not_found(title: str, message: str, path: str, back: str) -> None:
+def show_not_found(title: str, message: str, path: str, back: str) -> None:
     """Fill the page with the reason why there is nothing, and respond with 404.
 
     `path` and `back` are the address and the text of the link to where the reader can go on.

@@ -39,6 +39,8 @@ body { background: #f6f7f5; color: #1c2321; }
 .tally-bar .q-linear-progress__track { opacity: .18; }
 .q-table th { font-weight: 600; color: #4a5450; } .body--dark .q-table th { color: #b4beb9; }
 .q-btn { text-transform: none; }
+/* Shows requests that the console does not make, and has no name for screen readers. */
+.q-loading-bar { display: none; }
 .nicegui-content { padding: 1.25rem; max-width: 1280px; margin: 0 auto; }
 .tally-tiles, .tally-halves, .tally-thirds, .tally-main-side, .tally-side-main, .tally-phone-side {
   display: grid; gap: 1rem; width: 100%; grid-template-columns: minmax(0, 1fr); }
