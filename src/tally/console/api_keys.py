@@ -68,7 +68,7 @@ class ApiKeyList:
                 self._key(key)
 
     def _key(self, key: ApiKey) -> None:
-        with ui.column().classes("gap-0 col-grow").style("min-width: 0"):
+        with ui.column().classes("gap-0 col"):
             ui.label(key.description or "No description").classes("text-weight-medium")
             with ui.row().classes("gap-x-3 gap-y-0 tally-quiet tally-small"):
                 ui.label(f"{key.prefix}…" if key.prefix else "Created by an earlier version").style(

@@ -70,8 +70,10 @@ body { background: #f6f7f5; color: #1c2321; }
 .body--dark .q-drawer { background: #1d2421; }
 .body--dark .tally-drawer { background: #1d2421; --q-primary: #6fd0b8; }
 .tally-list { list-style: none; margin: 0; padding: 0; width: 100%; }
+.tally-key > .col { min-width: 0; }
 .tally-key { display: flex; align-items: center; gap: .75rem; padding: .5rem 0; }
-.tally-key + .tally-key { border-top: 1px solid rgb(127 140 134 / .3); }
+.tally-key + .tally-key > .col { min-width: 0; }
+.tally-key { border-top: 1px solid rgb(127 140 134 / .3); }
 .tally-secret { font-family: monospace; overflow-wrap: anywhere; user-select: all; }
 .tally-dialog { max-width: min(34rem, 92vw); }
 .tally-group { padding: .9rem .6rem .3rem; }
