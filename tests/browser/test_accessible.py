@@ -1,7 +1,7 @@
 """Every page is accessible: labels, contrast, one main heading, small screens and keyboard."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.async_api import Page
@@ -26,6 +26,8 @@ PAGES = (
     ("/search?q=a", ""),
     ("/nowhere", ""),
 )
+
+COLOUR_SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 # Controls without an accessible name.
 UNNAMED_CONTROLS = """
@@ -115,6 +117,20 @@ async def test_a_page_is_accessible_in_light_and_dark_mode_and_on_a_phone(
     # The 3D scene resizes after the page does.
     await page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
     assert await page.evaluate(SERIOUS_FINDINGS) == []
+
+
+async def test_the_sign_in_page_is_accessible_on_a_phone(
+    demo: RunningDemo, page: Page, axe: str
+) -> None:
+    await page.context.clear_cookies()
+    await page.set_viewport_size({"width": 390, "height": 844})
+    for scheme in COLOUR_SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
+        await page.goto(f"{demo.console}/login")
+        await page.evaluate(axe)
+        assert await page.evaluate(SERIOUS_FINDINGS) == []
+        await expect_contrast(page)
+        assert await page.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
 async def expect_contrast(page: Page) -> None:

@@ -80,9 +80,9 @@ class Shell:
             ui.label(f"{operator.name} ({operator.role.value})").classes(
                 "text-weight-medium tally-operator"
             ).props("data-operator=1")
-            ui.button("Sign out", icon="logout", on_click=self._sign_out).props(
-                f"flat dense no-caps title='Sign out {operator.name}'"
-            )
+            ui.button("Sign out", icon="logout", on_click=self._sign_out).classes(
+                "tally-sign-out"
+            ).props(f"flat dense no-caps title='Sign out {operator.name}'")
 
     async def _sign_out(self) -> None:
         session = page_session()
