@@ -20,7 +20,10 @@ from tally.console.collect import add_collect_pages
 from tally.console.context import ConsoleContext
 from tally.console.cricket import add_cricket_pages
 from tally.console.dashboard import Dashboard
-from tally.console.data import add_data_pages
+from tally.console.data_pages.export import ExportRoute
+from tally.console.data_pages.index import add_data_index
+from tally.console.data_pages.item import add_item_page
+from tally.console.data_pages.table import add_table_page
 from tally.console.devices import add_devices_pages
 from tally.console.home import add_home_pages
 from tally.console.login import LoginPage
@@ -76,7 +79,9 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_board_pages,
         add_player_pages,
         add_devices_pages,
-        add_data_pages,
+        add_data_index,
+        add_table_page,
+        add_item_page,
     ):
         add_pages(shell, context)
     # The storage of closed tabs expires soon, so that it does not grow.
@@ -84,7 +89,9 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
     add_nonces()
     bind_pages_to_sessions()
     core.app.add_exception_handler(404, respond_not_found)
-    console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    console = FastAPI(
+        docs_url=None, redoc_url=None, openapi_url=None, routes=[ExportRoute(context).route]
+    )
     ui.run_with(
         console,
         title="Tally",
