@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI
 from nicegui import core, ui
 from nicegui.storage import Storage
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
 
 from tally.console.access import AccessMiddleware, respond_not_found
 from tally.console.boards import add_board_pages
@@ -28,6 +28,13 @@ from tally.console.devices import add_devices_pages
 from tally.console.home import add_home_pages
 from tally.console.login import LoginPage
 from tally.console.open_pages import OpenPages
+from tally.console.operations.alarms import add_alarm_pages
+from tally.console.operations.backups import BackupRoute, add_backup_page
+from tally.console.operations.index import add_operations_index
+from tally.console.operations.jobs import add_job_pages
+from tally.console.operations.logs import add_log_page
+from tally.console.operations.operators import add_operator_page
+from tally.console.operations.webhooks import add_webhook_pages
 from tally.console.page_owners import bind_pages_to_sessions
 from tally.console.players import add_player_pages
 from tally.console.protection import ProtectionMiddleware, add_nonces
@@ -82,6 +89,13 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_data_index,
         add_table_page,
         add_item_page,
+        add_operations_index,
+        add_job_pages,
+        add_log_page,
+        add_backup_page,
+        add_webhook_pages,
+        add_alarm_pages,
+        add_operator_page,
     ):
         add_pages(shell, context)
     # The storage of closed tabs expires soon, so that it does not grow.
@@ -89,9 +103,8 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
     add_nonces()
     bind_pages_to_sessions()
     core.app.add_exception_handler(404, respond_not_found)
-    console = FastAPI(
-        docs_url=None, redoc_url=None, openapi_url=None, routes=[ExportRoute(context).route]
-    )
+    downloads: list[BaseRoute] = [ExportRoute(context).route, BackupRoute(context).route]
+    console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, routes=downloads)
     ui.run_with(
         console,
         title="Tally",

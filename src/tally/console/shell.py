@@ -23,6 +23,7 @@ NAVIGATION: Final = (
     ("/scoreboard", "Scoreboard", "leaderboard"),
     ("/devices", "Devices", "sensors"),
     ("/data", "Data", "table_chart"),
+    ("/operations", "Operations", "build"),
 )
 
 Page = Callable[P, Awaitable[None] | None]

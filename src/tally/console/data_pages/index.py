@@ -21,7 +21,8 @@ TABLE_COLUMNS: Final[list[dict[str, Any]]] = [
 # The address is relative, because a proxy may serve the console under another path.
 NAME_CELL: Final = """
 <q-td :props="props">
-<a v-if="!props.row.is_hidden" :href="'data/' + props.row.name">{{ props.row.name }}</a>
+<a v-if="!props.row.is_hidden" class="text-primary" :href="'data/' + props.row.name">
+{{ props.row.name }}</a>
 <span v-else>{{ props.row.name }}
 <span class="tally-quiet tally-small">credentials, not shown</span></span></q-td>
 """

@@ -27,7 +27,8 @@ MAX_CELL: Final = 60
 TABLE_KEY: Final = "Table key"
 # The first column links to the page of the item, unless its key is masked.
 KEY_CELL: Final = """
-<q-td :props="props"><a v-if="props.row._page" :href="props.row._page">{{ props.value }}</a>
+<q-td :props="props"><a v-if="props.row._page" class="text-primary" :href="props.row._page">
+{{ props.value }}</a>
 <span v-else>{{ props.value }}</span></q-td>
 """
 
@@ -88,8 +89,14 @@ class TableView:
                 self._following = ui.button("Next", on_click=self._go_on).props("flat")
                 self._size = ui.select(list(PAGE_SIZES), value=PAGE_SIZES[0], label="Page size")
                 self._size.classes("w-28").on_value_change(self._run)
-                self._csv = ui.link("Export CSV", "").props("data-export=csv")
-                self._lines = ui.link("Export JSON lines", "").props("data-export=jsonl")
+                self._csv = (
+                    ui.link("Export CSV", "").classes("text-primary").props("data-export=csv")
+                )
+                self._lines = (
+                    ui.link("Export JSON lines", "")
+                    .classes("text-primary")
+                    .props("data-export=jsonl")
+                )
         await self._run()
 
     def _form(self, query: ItemQuery) -> None:
