@@ -142,7 +142,7 @@ class TableView:
         ui.navigate.history.replace(f"/data/{self._table.name}{suffix}")
         for link, kind in ((self._csv, "csv"), (self._lines, "jsonl")):
             query = urlencode({"format": kind, **parameters})
-            link.props(f'href="{self._table.name}/export?{query}" download')
+            link.props(f'href="{self._table.name}/export?{query}"')
         await self.refresh()
 
     async def _go_on(self) -> None:

@@ -8,7 +8,9 @@ from nicegui import ui
 
 from tally.console.access import Changes
 
-TIME_CELL: Final = '<q-td :props="props"><time>{{ props.value }}</time></q-td>'
+TIME_CELL: Final = (
+    '<q-td :props="props"><time style="white-space: nowrap">{{ props.value }}</time></q-td>'
+)
 
 
 def time_text(at: datetime | str | None) -> str:

@@ -28,7 +28,7 @@ COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "request", "label": "Request ID", "field": "request", "align": "left"},
 ]
 MESSAGE_CELL: Final = """
-<q-td :props="props"><div>{{ props.row.message }}</div>
+<q-td :props="props" style="min-width: 18rem"><div>{{ props.row.message }}</div>
 <div class="tally-quiet tally-small" style="white-space: pre-wrap; overflow-wrap: anywhere">{{
 props.row.data }}</div></q-td>
 """
