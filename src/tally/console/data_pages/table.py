@@ -25,7 +25,7 @@ REFRESH_SECONDS: Final = 2.0
 MAX_COLUMNS: Final = 20
 MAX_CELL: Final = 60
 TABLE_KEY: Final = "Table key"
-# The first column links to the page of the item, unless its key is masked.
+# The last part of the key links to the page of the item, unless the key is masked.
 KEY_CELL: Final = """
 <q-td :props="props"><a v-if="props.row._page" class="text-primary" :href="props.row._page">
 {{ props.value }}</a>
@@ -82,7 +82,7 @@ class TableView:
                 .classes("w-full")
                 .props("dense flat hide-pagination :rows-per-page-options='[0]'")
             )
-            self._rows.add_slot(f"body-cell-{self._table.partition.name}", KEY_CELL)
+            self._rows.add_slot(f"body-cell-{self._table.key_names[-1]}", KEY_CELL)
             with ui.row().classes("items-center gap-3 w-full"):
                 self._previous = ui.button("Previous", on_click=self._go_back).props("flat")
                 self._position = ui.label().classes("tally-quiet").props("role=status")
@@ -139,7 +139,8 @@ class TableView:
         self._starts = [None]
         parameters = self._query.parameters()
         suffix = f"?{urlencode(parameters)}" if parameters else ""
-        ui.navigate.history.replace(f"/data/{self._table.name}{suffix}")
+        # Relative: NiceGUI does not add the path under which the console is served.
+        ui.navigate.history.replace(f"{self._table.name}{suffix}")
         for link, kind in ((self._csv, "csv"), (self._lines, "jsonl")):
             query = urlencode({"format": kind, **parameters})
             link.props(f'href="{self._table.name}/export?{query}"')

@@ -80,7 +80,7 @@ class LogView:
             "text": self._text.value,
         }
         query = urlencode({name: value for name, value in fields.items() if value})
-        ui.navigate.history.replace(f"/operations/logs{'?' if query else ''}{query}")
+        ui.navigate.history.replace(f"logs{'?' if query else ''}{query}")
         self.refresh()
 
     def refresh(self) -> None:
