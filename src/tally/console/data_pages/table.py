@@ -16,6 +16,7 @@ from tally.console.data_pages.reads import (
     read_page,
 )
 from tally.console.data_pages.redaction import is_hidden, masked_names, visible
+from tally.console.formatting import pluralize
 from tally.console.shell import Shell, card, empty_state, heading
 from tally.errors import TallyError
 from tally.store.schema import Table
@@ -178,7 +179,11 @@ class TableView:
         self._rows.rows = rows
         self._rows.update()
         nothing = "No items match." if not problem else ""
-        self._position.set_text(f"Page {number}, {len(rows)} items" if rows else nothing)
+        self._position.set_text(
+            f"Page {number}, {len(rows)} {pluralize(len(rows), 'item', 'items')}"
+            if rows
+            else nothing
+        )
         self._previous.set_enabled(number > 1)
         self._following.set_enabled(has_next)
 

@@ -9,6 +9,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from tally.console.context import ConsoleContext
+from tally.console.formatting import pluralize
 from tally.console.operations.elements import TIME_CELL
 from tally.console.shell import Shell, card
 from tally.kit.logs import LEVELS
@@ -94,7 +95,8 @@ class LogView:
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()
-        self._count.set_text(f"{len(rows)} lines" if rows else "No line matches.")
+        lines_text = f"{len(rows)} {pluralize(len(rows), 'line', 'lines')}"
+        self._count.set_text(lines_text if rows else "No line matches.")
 
 
 def _row(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
