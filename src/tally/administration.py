@@ -38,9 +38,10 @@ _PATH_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Administration:
-    """The routes below `/admin`, and the runner of webhooks."""
+    """The routes below `/admin`, what operators do with webhooks, and their runner."""
 
     api: Api
+    service: WebhookAdministration
     webhooks: WebhookRunner
 
 
@@ -84,4 +85,4 @@ async def open_administration(
             ),
             path_types=_PATH_TYPES,
         )
-        yield Administration(protect(api, dependencies.operators), runner)
+        yield Administration(protect(api, dependencies.operators), service, runner)
