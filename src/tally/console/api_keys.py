@@ -10,7 +10,7 @@ from tally.console.context import ConsoleContext
 from tally.console.links import link
 from tally.console.local_time import local_time
 from tally.console.shell import Region, Shell, card, empty_state, not_started
-from tally.console.toasts import confirm
+from tally.console.toasts import show_confirmation
 from tally.devices.model.records import ApiKey
 from tally.devices.wiring import Devices
 
@@ -104,7 +104,7 @@ class ApiKeyList:
     async def _revoke(self, key: ApiKey) -> None:
         async with self._changes.audited("api_key_revoke", f"devices/api-keys/{key.key_id}"):
             await self._keys.revoke(key.key_id)
-        confirm("The key is revoked. Servers refuse it within seconds.")
+        show_confirmation("The key is revoked. Servers refuse it within seconds.")
         await self.refresh()
 
 
@@ -117,7 +117,7 @@ def show_new_key(raw: str) -> None:
             # In the browser, because the clipboard needs the click itself.
             copy = ui.button("Copy", icon="content_copy").props("no-caps")
             copy.on("click", js_handler=f"() => navigator.clipboard.writeText('{raw}')")
-            copy.on("click", lambda: confirm("Copied."))
+            copy.on("click", lambda: show_confirmation("Copied."))
             ui.button("Done", on_click=dialog.close).props("flat no-caps")
     dialog.value = True
 

@@ -11,7 +11,7 @@ from tally.console.athlete import AthleteView
 from tally.console.athletes import Athlete, AthleteDirectory
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago, pluralize
-from tally.console.links import address, athlete_path, link_cell
+from tally.console.links import address, address_cell, athlete_path
 from tally.console.local_time import iso_time, local_time, time_cell
 from tally.console.search import SearchResult
 from tally.console.shell import (
@@ -94,7 +94,7 @@ class _AthleteList:
                 columns=ATHLETE_COLUMNS, rows=[], row_key="id", pagination=15
             ).classes("w-full")
             self._table.props("dense flat")
-            self._table.add_slot("body-cell-name", link_cell("name"))
+            self._table.add_slot("body-cell-name", address_cell("name"))
             self._table.add_slot("body-cell-active", time_cell("active"))
             self._empty = Region(ui.column().classes("w-full"))
         await self.refresh()

@@ -11,7 +11,7 @@ from tally.console.api_keys import API_KEYS_PATH
 from tally.console.charts import DAYS, HOURS, line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago
-from tally.console.links import address, device_path, link, link_cell
+from tally.console.links import address, address_cell, device_path, link
 from tally.console.live_updates import refresh_on_change
 from tally.console.local_time import iso_time, local_time, time_cell
 from tally.console.search import SearchResult, contains_words
@@ -24,7 +24,7 @@ from tally.console.shell import (
     not_started,
     show_not_found,
 )
-from tally.console.toasts import confirm
+from tally.console.toasts import show_confirmation
 from tally.console.units import sensor_unit
 from tally.devices.model.records import Device, Reading
 from tally.devices.wiring import Devices
@@ -107,7 +107,7 @@ async def _device_list(context: ConsoleContext, devices: Devices) -> None:
             "w-full"
         )
         table.props("dense flat")
-        table.add_slot("body-cell-id", link_cell("id"))
+        table.add_slot("body-cell-id", address_cell("id"))
         table.add_slot("body-cell-seen", time_cell("seen"))
         with ui.column() as empty:
             empty_state(
@@ -199,7 +199,7 @@ def _rename_form(context: ConsoleContext, devices: Devices, device: Device) -> N
         target = f"devices/devices/{device.hardware_id}"
         async with context.changes.audited("device_rename", target):
             await devices.services.devices.rename(device.hardware_id, name.value or None)
-        confirm("Renamed. The name applies from the next reading.")
+        show_confirmation("Renamed. The name applies from the next reading.")
 
     context.changes.control(ui.button("Rename").props("flat no-caps"), rename)
 
