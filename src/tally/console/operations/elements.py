@@ -7,10 +7,10 @@ from typing import Final
 from nicegui import ui
 
 from tally.console.access import Changes
+from tally.console.local_time import local_time, sortable_time_cell
 
-TIME_CELL: Final = (
-    '<q-td :props="props"><time style="white-space: nowrap">{{ props.value }}</time></q-td>'
-)
+# The column's values are those of `time_text`, which sort as text.
+TIME_CELL: Final = sortable_time_cell()
 
 
 def time_text(at: datetime | str | None) -> str:
@@ -22,7 +22,7 @@ def time_text(at: datetime | str | None) -> str:
 
 
 def show_time(at: datetime | str | None, *, never: str = "never") -> None:
-    ui.label(time_text(at) or never).classes("tally-numbers")
+    local_time(at, "second", never=never).classes("tally-numbers")
 
 
 def link_cell(prefix: str = "") -> str:
