@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tally.console.operations.index import PAGES
+from tally.console.navigation import NAVIGATION
 from tally.kit.operators import Role
 from tests.browser.test_sign_in import (
     FORGE_CLICKS,
@@ -17,7 +17,7 @@ from tests.browser.test_sign_in import (
 from tests.console.console_server import ConsoleServer, console_server
 
 JOB = "/operations/jobs/ttl-sweep"
-VIEWED = [f"/operations/{page[0]}" for page in PAGES] + [JOB]
+VIEWED = [JOB, *(entry.path for group in NAVIGATION[2:] for entry in group.entries)]
 
 
 @pytest.fixture(scope="module")

@@ -155,6 +155,9 @@ def test_deep_nesting_is_rejected_without_exhausting_the_stack(text: str) -> Non
         ("a = :s or b = :s and not b < :n", (A == "x") | ((B == "x") & ~(B < 1))),
         ("(a = :s OR b = :s) AND a <> :n", ((A == "x") | (B == "x")) & (A != 1)),
         ("(a) = (:s)", A == "x"),
+        ("((a = :s) AND (b = :s))", (A == "x") & (B == "x")),
+        ("((a = :s OR b = :s) AND (a <> :n))", ((A == "x") | (B == "x")) & (A != 1)),
+        ("a\t=\r\n:s", A == "x"),
         ("a [0] . b = :s", F("a", 0, "b") == "x"),
         ("#x.y[1] >= :n", F("z z", "y", 1) >= 1),
         ("a between :zero and :n", A.between(0, 1)),
@@ -184,6 +187,11 @@ def test_updates_follow_the_grammar() -> None:
         Add(Path(("h",)), Literal(1)),
         Add(Path(("i",)), Literal({"x"})),
         Discard(Path(("j",)), Literal({"x"})),
+    )
+    text = "SET a = ((b) + (:n)), d = list_append((d), (if_not_exists(e, :l)))"
+    assert Substitutions({}, VALUES).update(text) == (
+        A.set(B + 1),
+        F("d").set(list_append(F("d"), F("e").if_not_exists([]))),
     )
     nested = Substitutions({}, VALUES).update("SET a = if_not_exists(a, if_not_exists(b, :n))")
     inner = IfAbsent(Path(("b",)), Literal(1))
@@ -220,11 +228,14 @@ TYPE = "Incorrect operand type for operator or function; operator or function: "
         ("_a = :s", 'Syntax error; token: "_", near: "_a"'),
         ("between = :s", 'Syntax error; token: "between", near: "between ="'),
         ("NOT a", 'Syntax error; token: "<EOF>", near: "a"'),
+        ("remove = :s", 'Syntax error; token: "remove", near: "remove ="'),
+        ("a\u00a0= :s", 'Syntax error; token: "\u00a0", near: "a\u00a0="'),
         (
             "a = :s" + " " * 5000,
             "Expression size has exceeded the maximum allowed size; expression",
         ),
         ("((a = :s))", "The expression has redundant parentheses;"),
+        ("a = :s AND ((b = :s)) AND c = :s", "The expression has redundant parentheses;"),
         ("Status = :s", "Attribute name is a reserved keyword; reserved keyword: Status"),
         ("#x = :s", "An expression attribute name used in the document path is not defined; "),
         ("a = :x", "An expression attribute value used in expression is not defined; attribute"),
@@ -259,6 +270,8 @@ def test_an_invalid_condition_has_the_message_of_the_service(text: str, message:
         ("SET a = :s SET b = :s", 'The "SET" section can only be used once in an update express'),
         ("a = :s", 'Syntax error; token: "a", near: "a ="'),
         ("SET a = b - c - :n", 'Syntax error; token: "-", near: "c - :n"'),
+        ("SET a = (b + :n) + :n", 'Syntax error; token: "+", near: ") + :n"'),
+        ("SET a = b + ((:n))", "The expression has redundant parentheses;"),
         ("ADD a b", 'Syntax error; token: "b", near: "a b"'),
         ("SET a = :s REMOVE a", "Two document paths overlap with each other; must remove or rewr"),
         ("SET a.b = :s, a[0] = :s", "Two document paths conflict with each other; must remove or"),

@@ -14,7 +14,7 @@ from nicegui import core, ui
 from nicegui.storage import Storage
 from starlette.routing import BaseRoute, Mount
 
-from tally.console.access import AccessMiddleware, respond_not_found
+from tally.console.access import AccessMiddleware
 from tally.console.boards import add_board_pages
 from tally.console.collect import add_collect_pages
 from tally.console.context import ConsoleContext
@@ -27,10 +27,10 @@ from tally.console.data_pages.table import add_table_page
 from tally.console.devices import add_devices_pages
 from tally.console.home import add_home_pages
 from tally.console.login import LoginPage
+from tally.console.not_found import NotFoundPage
 from tally.console.open_pages import OpenPages
 from tally.console.operations.alarms import add_alarm_pages
 from tally.console.operations.backups import BackupRoute, add_backup_page
-from tally.console.operations.index import add_operations_index
 from tally.console.operations.jobs import add_job_pages
 from tally.console.operations.logs import add_log_page
 from tally.console.operations.operators import add_operator_page
@@ -38,6 +38,7 @@ from tally.console.operations.webhooks import add_webhook_pages
 from tally.console.page_owners import bind_pages_to_sessions
 from tally.console.players import add_player_pages
 from tally.console.protection import ProtectionMiddleware, add_nonces
+from tally.console.results import add_results_page
 from tally.console.scoreboard import add_scoreboard_pages
 from tally.console.shell import Shell
 from tally.kit.tasks import cancel_all
@@ -89,20 +90,20 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_data_index,
         add_table_page,
         add_item_page,
-        add_operations_index,
         add_job_pages,
         add_log_page,
         add_backup_page,
         add_webhook_pages,
         add_alarm_pages,
         add_operator_page,
+        add_results_page,
     ):
         add_pages(shell, context)
     # The storage of closed tabs expires soon, so that it does not grow.
     Storage.max_tab_storage_age = TAB_SECONDS
     add_nonces()
     bind_pages_to_sessions()
-    core.app.add_exception_handler(404, respond_not_found)
+    core.app.add_exception_handler(404, NotFoundPage(shell).respond)
     downloads: list[BaseRoute] = [ExportRoute(context).route, BackupRoute(context).route]
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, routes=downloads)
     ui.run_with(

@@ -220,10 +220,11 @@ def from_wire(value: Mapping[str, Any]) -> Any:
 
 
 def _set_to_wire(value: set[Any] | frozenset[Any]) -> WireValue:
+    """Encode a set in the order of its elements, so that equal sets have the same text."""
     kind = type_of(value)
     if kind == "NS":
-        return {kind: [to_wire(element)["N"] for element in value]}
-    return {kind: list(value)}
+        return {kind: [to_wire(element)["N"] for element in sorted(value)]}
+    return {kind: sorted(value)}
 
 
 def _decimal_to_wire(value: Decimal) -> WireValue:

@@ -18,7 +18,9 @@ from tally.store.values import MAX_DEPTH
 COMPARATORS: Final = ("=", "<>", "<", "<=", ">", ">=")
 MAX_OPERATORS: Final = 300
 MAX_PARENTHESES: Final = 128  # bounds the recursion of this parser
-_KEYWORDS: Final = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "SET", "ADD", "DELETE"})
+_KEYWORDS: Final = frozenset(
+    {"AND", "OR", "NOT", "BETWEEN", "IN", "SET", "REMOVE", "ADD", "DELETE"}
+)
 CACHED_EXPRESSIONS: Final = 1024
 
 
@@ -75,8 +77,8 @@ class ExpressionGrammar:
         self._problem: ExpressionError | None = None
         self._operators = 0
         self._depth = 0
-        # Where the token after the last closing parenthesis begins.
-        self._closed_at = -1
+        # Where the last pair of parentheses opens, and where the token after it begins.
+        self._last_pair = (-1, -1)
 
     def finish(self) -> None:
         """Require the end of the expression, and raise the error that is not of syntax."""
@@ -145,18 +147,22 @@ class ExpressionGrammar:
 
     def _primary(self) -> SyntaxNode:
         """Parse an operand, a function or a condition in parentheses."""
+        if self.reader.is_symbol("("):
+            return self.in_parentheses(self.disjunction)
+        return self.simple_operand()
+
+    def in_parentheses(self, parse: Callable[[], SyntaxNode]) -> SyntaxNode:
+        """Parse what a pair of parentheses contains, which must not be another pair."""
         reader = self.reader
-        if not reader.is_symbol("("):
-            return self.simple_operand()
         self._descend()
-        reader.advance()
-        is_nested = reader.is_symbol("(")
-        node = self.disjunction()
-        if is_nested and self._closed_at == reader.token.start:
+        opened_at = reader.advance().start
+        inside = reader.token.start
+        node = parse()
+        if self._last_pair == (inside, reader.token.start):
             self.report(ExpressionError("The expression has redundant parentheses;"))
         reader.expect(")")
         self._depth -= 1
-        self._closed_at = reader.token.start
+        self._last_pair = (opened_at, reader.token.start)
         return node
 
     def _operand(self) -> SyntaxNode:

@@ -63,19 +63,16 @@ class _UpdateGrammar(ExpressionGrammar):
 
     def _sum(self) -> SyntaxNode:
         reader = self.reader
-        depth = 0
-        while reader.is_symbol("("):
-            reader.advance()
-            depth += 1
-        if depth > 1:
-            self.report(ExpressionError("The expression has redundant parentheses;"))
-        node = self._update_operand()
+        if reader.is_symbol("("):
+            node = self.in_parentheses(self._sum)
+        else:
+            node = self._update_operand()
         if reader.is_symbol("+", "-"):
+            if isinstance(node, Call) and not node.is_function:
+                raise reader.syntax_error()
             self._reject_append(node)
             operator = reader.advance().text
             node = Call(operator, (node, self.argument()))
-        for _ in range(depth):
-            reader.expect(")")
         return node
 
     def _update_operand(self) -> SyntaxNode:
@@ -89,6 +86,8 @@ class _UpdateGrammar(ExpressionGrammar):
         return node
 
     def argument(self) -> SyntaxNode:
+        if self.reader.is_symbol("("):
+            return self.in_parentheses(self.argument)
         node = self._update_operand()
         self._reject_append(node)
         return node
