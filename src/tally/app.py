@@ -34,12 +34,10 @@ from tally.dependencies import Dependencies
 from tally.devices.jobs import SCHEDULES as DEVICES_SCHEDULES
 from tally.devices.wiring import REPOSITORIES as DEVICES_REPOSITORIES
 from tally.devices.wiring import open_devices
-from tally.instance.job_pauses import StoredJobPauses
 from tally.instance.maintenance import SCRUB_SCHEDULE, SWEEP_SCHEDULE, StoreMaintenance
 from tally.instance.operators import open_operators
 from tally.instance.readiness import store_probe
 from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
-from tally.instance.repository.job_pauses import JobPauseRepository
 from tally.instance.shard_pages import open_page_exchange
 from tally.instance.streams import STREAMS_SCHEDULE, open_streams
 from tally.instance.webhooks.sources import WebhookSource
@@ -87,7 +85,6 @@ class Application(Dependencies):
 
     engine: Engine
     administration: Administration
-    job_pauses: StoredJobPauses
     jobs: tuple[Job, ...] = ()
     apis: tuple[Api, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
@@ -98,7 +95,7 @@ class Application(Dependencies):
             self.clock,
             self.metrics,
             grace=self.settings.shutdown_grace,
-            pauses=self.job_pauses,
+            pauses=self.administration.job_pauses,
         )
 
     def drain(self) -> None:
@@ -200,7 +197,6 @@ async def open_application(
             streams=streams,
             engine=engine,
             administration=administration,
-            job_pauses=StoredJobPauses(JobPauseRepository(store), clock),
             jobs=(*maintenance.jobs(), streams.job(), *backend_jobs),
             apis=(*(backend.api for backend in backends.values()), administration.api),
             backends=backends,

@@ -47,7 +47,6 @@ def build_console(
         catalogue=CATALOGUE,
         backends=application.backends,
         runner=runner,
-        job_pauses=application.job_pauses,
         administration=application.administration,
         recent_logs=keep_recent_logs(),
         traffic=TrafficHistory(application.metrics, clock),

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tally.console.operations.index import PAGES
+from tally.console.navigation import NAVIGATION
 from tally.kit.operators import Role
 from tests.browser.test_sign_in import (
     FORGE_CLICKS,
@@ -17,7 +17,7 @@ from tests.browser.test_sign_in import (
 from tests.console.console_server import ConsoleServer, console_server
 
 JOB = "/operations/jobs/ttl-sweep"
-VIEWED = [f"/operations/{page[0]}" for page in PAGES] + [JOB]
+VIEWED = [JOB, *(entry.path for group in NAVIGATION[2:] for entry in group.entries)]
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +120,14 @@ async def test_a_webhook_is_created_disabled_and_deleted_without_showing_its_sec
     async with new_context(browser) as context:
         page = await open_signed_in(server, context, "integrator")
         await page.goto(f"{server.console}/operations/webhooks")
-        await page.get_by_label("URL").fill("https://198.51.100.7/hooks/private-path")
+        await page.get_by_label("URL").fill("https://receiver.example/hooks/private-path")
         await page.get_by_role("combobox", name="Events").click()
         await page.get_by_role("option").first.click()
         await page.keyboard.press("Escape")
         await press(page, "Create webhook")
         secret = await page.locator("[data-secret]").inner_text()
         await press(page, "Done")
-        row = page.get_by_role("row", name="https://198.51.100.7")
+        row = page.get_by_role("row", name="https://receiver.example")
         await row.get_by_role("link").click()
         await press(page, "Disable")
         await expect(page.get_by_text("Disabled: Disabled by an operator")).to_be_visible()

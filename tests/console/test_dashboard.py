@@ -51,7 +51,6 @@ def context(application: Application, clock: ManualClock) -> ConsoleContext:
         catalogue=CATALOGUE,
         backends=application.backends,
         runner=application.job_runner(),
-        job_pauses=application.job_pauses,
         administration=application.administration,
         recent_logs=RecentLogs(),
         traffic=TrafficHistory(application.metrics, application.clock),

@@ -11,11 +11,11 @@ from tally.console.data_pages.edits import (
     compare,
     delete,
     editable_text,
+    load_item,
     parse_item,
-    read_item,
     save,
 )
-from tally.console.data_pages.reads import ItemQuery, key_parameters, read_key, read_page
+from tally.console.data_pages.reads import ItemQuery, key_from_address, key_parameters, read_page
 from tally.console.data_pages.redaction import is_editable, is_hidden, visible
 from tally.errors import Conflict, Invalid
 from tally.store import api
@@ -91,15 +91,15 @@ def test_a_query_that_cannot_be_read_says_why(query: ItemQuery, message: str) ->
 
 def test_the_address_of_an_item_names_its_key() -> None:
     assert key_parameters(NOTES, NOTE) == {"partition": "ada", "sort": "1"}
-    assert read_key(NOTES, "ada", "1") == KEY
+    assert key_from_address(NOTES, "ada", "1") == KEY
     with pytest.raises(Invalid, match="must name author and number"):
-        read_key(NOTES, "ada", "")
+        key_from_address(NOTES, "ada", "")
 
 
 async def test_an_edit_changes_what_differs_and_keeps_types_and_secrets(
     engine: api.Engine,
 ) -> None:
-    before = await read_item(engine, NOTES, KEY)
+    before = await load_item(engine, NOTES, KEY)
     assert before is not None
     text = editable_text(before)
     assert "do-not-show" not in text
@@ -107,14 +107,14 @@ async def test_an_edit_changes_what_differs_and_keeps_types_and_secrets(
     changes = compare(before, parse_item(NOTES, before, text.replace('"T1"', '"Changed"')))
     assert [change.name for change in changes] == ["title"]
     await save(engine, NOTES, before, changes)
-    assert await read_item(engine, NOTES, KEY) == {**NOTE, "title": "Changed"}
+    assert await load_item(engine, NOTES, KEY) == {**NOTE, "title": "Changed"}
 
 
 @pytest.mark.parametrize("other", [{"title": "by somebody else"}, {"ratio": Decimal("0.2")}])
 async def test_an_item_that_changed_meanwhile_is_neither_overwritten_nor_deleted(
     engine: api.Engine, other: dict[str, object]
 ) -> None:
-    before = await read_item(engine, NOTES, KEY)
+    before = await load_item(engine, NOTES, KEY)
     assert before is not None
     current = {**before, **other}
     await engine.put(api.Put(NOTES, current))
@@ -123,7 +123,7 @@ async def test_an_item_that_changed_meanwhile_is_neither_overwritten_nor_deleted
         await save(engine, NOTES, before, changes)
     with pytest.raises(Conflict, match="changed or deleted since you opened it"):
         await delete(engine, NOTES, before)
-    assert await read_item(engine, NOTES, KEY) == current
+    assert await load_item(engine, NOTES, KEY) == current
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from tally.console.access import Changes
 from tally.console.live_updates import LiveUpdates
 from tally.console.traffic import TrafficHistory
 from tally.instance.console_sessions import ConsoleSessions
-from tally.instance.job_pauses import StoredJobPauses
 from tally.instance.operators import OperatorAccounts
 from tally.kit.backend import Backend
 from tally.kit.clock import Clock
@@ -44,7 +43,6 @@ class ConsoleContext:
     catalogue: Catalogue
     backends: Mapping[str, Backend]
     runner: JobRunner
-    job_pauses: StoredJobPauses
     administration: Administration
     recent_logs: RecentLogs
     traffic: TrafficHistory

@@ -32,7 +32,6 @@ from tally.console.not_found import NotFoundPage
 from tally.console.open_pages import OpenPages
 from tally.console.operations.alarms import add_alarm_pages
 from tally.console.operations.backups import BackupRoute, add_backup_page
-from tally.console.operations.index import add_operations_index
 from tally.console.operations.jobs import add_job_pages
 from tally.console.operations.logs import add_log_page
 from tally.console.operations.operators import add_operator_page
@@ -90,17 +89,16 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_player_pages,
         add_api_key_pages,
         add_devices_pages,
-        add_results_page,
         add_data_index,
         add_table_page,
         add_item_page,
-        add_operations_index,
         add_job_pages,
         add_log_page,
         add_backup_page,
         add_webhook_pages,
         add_alarm_pages,
         add_operator_page,
+        add_results_page,
     ):
         add_pages(shell, context)
     # The storage of closed tabs expires soon, so that it does not grow.

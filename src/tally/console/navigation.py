@@ -46,7 +46,7 @@ NAVIGATION: Final = (
             NavigationEntry("/operations/backups", "Back-ups", "save"),
             NavigationEntry("/operations/webhooks", "Webhooks", "webhook"),
             NavigationEntry("/operations/alarms", "Alarms", "notifications"),
-            NavigationEntry("/operations/operators", "Operators", "manage_accounts"),
+            NavigationEntry("/operations/operators", "Operators", "group"),
         ),
     ),
 )

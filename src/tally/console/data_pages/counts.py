@@ -31,7 +31,7 @@ class ItemCount:
         return f"more than {self.items:,}" if self.is_limit else f"{self.items:,}"
 
 
-class ItemCounts:
+class TableCounts:
     """Counts the items of all tables, at most once per `COUNT_SECONDS`."""
 
     def __init__(self, context: ConsoleContext) -> None:

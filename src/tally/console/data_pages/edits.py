@@ -128,6 +128,6 @@ def _unchanged(before: Item, absent: Iterable[str]) -> Condition:
     return condition
 
 
-async def read_item(engine: api.Engine, table: Table, key: Key) -> Item | None:
+async def load_item(engine: api.Engine, table: Table, key: Key) -> Item | None:
     with readable_errors():
         return (await engine.get(api.Get(table, key, consistent=True))).item

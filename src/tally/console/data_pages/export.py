@@ -15,7 +15,7 @@ from tally.console.context import ConsoleContext
 from tally.console.data_pages.edits import value_text
 from tally.console.data_pages.reads import ItemQuery, read_items
 from tally.console.data_pages.redaction import masked_names, visible
-from tally.console.data_pages.table import find_table
+from tally.console.data_pages.table import find_shown_table
 from tally.errors import TallyError
 from tally.instance.console_sessions import ConsoleSession
 from tally.settings import MASK
@@ -38,7 +38,7 @@ class ExportRoute:
         self.route = Route("/data/{name}/export", self._export)
 
     async def _export(self, request: Request) -> Response:
-        table = find_table(self._context, request.path_params["name"])
+        table = find_shown_table(self._context, request.path_params["name"])
         kind = request.query_params.get("format", "jsonl")
         if table is None or kind not in MEDIA_TYPES:
             return PlainTextResponse("There is no such export", 404)

@@ -5,7 +5,7 @@ from typing import Any, Final
 from nicegui import ui
 
 from tally.console.context import ConsoleContext
-from tally.console.data_pages.counts import COUNT_SECONDS, ItemCount, ItemCounts
+from tally.console.data_pages.counts import COUNT_SECONDS, ItemCount, TableCounts
 from tally.console.data_pages.redaction import is_hidden
 from tally.console.shell import Shell, card
 from tally.store.report import PatternRow, format_cell
@@ -40,7 +40,7 @@ PATTERN_COLUMNS: Final[list[dict[str, Any]]] = [
 
 
 def add_data_index(shell: Shell, context: ConsoleContext) -> None:
-    counts = ItemCounts(context)
+    counts = TableCounts(context)
 
     @shell.page(
         "/data",

@@ -11,14 +11,14 @@ from tally.console.data_pages.edits import (
     compare,
     delete,
     editable_text,
+    load_item,
     parse_item,
-    read_item,
     save,
     value_text,
 )
-from tally.console.data_pages.reads import read_key
+from tally.console.data_pages.reads import key_from_address
 from tally.console.data_pages.redaction import is_editable, masked_names, visible
-from tally.console.data_pages.table import find_table
+from tally.console.data_pages.table import find_shown_table
 from tally.console.shell import Region, Shell, card, empty_state, heading
 from tally.errors import TallyError
 from tally.store.schema import Table
@@ -33,14 +33,14 @@ WARNING: Final = (
 def add_item_page(shell: Shell, context: ConsoleContext) -> None:
     @shell.page("/data/{name}/item", "Item", is_headed=False)
     async def item_page(name: str, partition: str = "", sort: str = "") -> None:
-        table = find_table(context, name)
+        table = find_shown_table(context, name)
         if table is None:
             heading("Item")
             empty_state(f"No table {name} can be shown here.")
             return
         try:
-            key = read_key(table, partition, sort)
-            item = await read_item(context.engine, table, key)
+            key = key_from_address(table, partition, sort)
+            item = await load_item(context.engine, table, key)
         except TallyError as error:
             heading("Item")
             empty_state(error.message)
@@ -80,7 +80,7 @@ class ItemView:
 
     async def refresh(self) -> None:
         try:
-            self._current = await read_item(self._context.engine, self._table, self._key)
+            self._current = await load_item(self._context.engine, self._table, self._key)
         except TallyError:
             return  # the next refresh tries again
         self._draw()

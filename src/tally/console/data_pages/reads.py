@@ -107,7 +107,7 @@ def key_parameters(table: Table, item: Mapping[str, Any]) -> dict[str, str]:
     return {name: key_text(item[part.name]) for name, part in zip(names, table.key, strict=False)}
 
 
-def read_key(table: Table, partition: str, sort: str) -> Key:
+def key_from_address(table: Table, partition: str, sort: str) -> Key:
     """Return the key that a URL names, or raise Invalid."""
     texts = (partition, sort)[: len(table.key)]
     if not all(texts):

@@ -34,7 +34,7 @@ KEY_CELL: Final = """
 """
 
 
-def find_table(context: ConsoleContext, name: str) -> Table | None:
+def find_shown_table(context: ConsoleContext, name: str) -> Table | None:
     """Return the table with this name, unless it is hidden."""
     for table in context.catalogue.tables():
         if table.name == name and not is_hidden(table):
@@ -45,7 +45,7 @@ def find_table(context: ConsoleContext, name: str) -> Table | None:
 def add_table_page(shell: Shell, context: ConsoleContext) -> None:
     @shell.page("/data/{name}", "Table", is_headed=False)
     async def table_page(request: Request, name: str) -> None:
-        table = find_table(context, name)
+        table = find_shown_table(context, name)
         if table is None:
             heading("Table")
             empty_state(f"No table {name} can be shown here.")

@@ -48,7 +48,7 @@ def add_job_pages(shell: Shell, context: ConsoleContext) -> None:
             table.add_slot("body-cell-name", link_cell("jobs/"))
 
         async def refresh() -> None:
-            paused = await context.job_pauses.all()
+            paused = await context.administration.job_pauses.all()
             rows = [_job_row(context, name, paused) for name in sorted(context.runner.jobs)]
             if rows != table.rows:
                 table.rows = rows
@@ -120,7 +120,7 @@ class JobView:
             self._history.add_slot("body-cell-started", TIME_CELL)
 
     async def refresh(self) -> None:
-        pause = (await self._context.job_pauses.all()).get(self._name)
+        pause = (await self._context.administration.job_pauses.all()).get(self._name)
         run = self._runner.last_runs.get(self._name)
         self._state.set_text(_describe(run, pause))
         self._show_next(None if pause else self._runner.next_runs.get(self._name))
@@ -158,12 +158,12 @@ class JobView:
 
     async def _pause_job(self) -> None:
         async with self._context.changes.audited("job_pause", self._name):
-            await self._context.job_pauses.pause(self._name, page_session().operator)
+            await self._context.administration.job_pauses.pause(self._name, page_session().operator)
         await self.refresh()
 
     async def _resume_job(self) -> None:
         async with self._context.changes.audited("job_resume", self._name):
-            await self._context.job_pauses.resume(self._name)
+            await self._context.administration.job_pauses.resume(self._name)
         await self.refresh()
 
 

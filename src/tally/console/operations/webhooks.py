@@ -48,7 +48,7 @@ DELIVERY_COLUMNS: Final[list[dict[str, Any]]] = [
 def add_webhook_pages(shell: Shell, context: ConsoleContext) -> None:
     @shell.page("/operations/webhooks", "Webhooks", ABOUT)
     async def webhooks() -> None:
-        view = WebhookList(context)
+        view = WebhookListView(context)
         view.show()
         await view.refresh()
         ui.timer(REFRESH_SECONDS, view.refresh, immediate=False)
@@ -68,7 +68,7 @@ def add_webhook_pages(shell: Shell, context: ConsoleContext) -> None:
         ui.timer(REFRESH_SECONDS, view.refresh, immediate=False)
 
 
-class WebhookList:
+class WebhookListView:
     """The list and the form of one visitor."""
 
     def __init__(self, context: ConsoleContext) -> None:
