@@ -13,7 +13,9 @@ from msgspec import Meta
 from tally.dependencies import Dependencies
 from tally.instance.consumers import ConsumerMetrics
 from tally.instance.dead_letters import DeadLetterHandlers, dead_letter_endpoints
+from tally.instance.job_pauses import StoredJobPauses
 from tally.instance.repository.consumers import ConsumerRepository
+from tally.instance.repository.job_pauses import JobPauseRepository
 from tally.instance.repository.webhook_deliveries import DeliveryRepository
 from tally.instance.repository.webhooks import WebhookRepository
 from tally.instance.webhooks.api import WebhookHandlers, webhook_endpoints
@@ -38,10 +40,12 @@ _PATH_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Administration:
-    """The routes below `/admin`, and the runner of webhooks."""
+    """The routes below `/admin`, what operators do with webhooks and jobs, and the runner."""
 
     api: Api
+    service: WebhookAdministration
     webhooks: WebhookRunner
+    job_pauses: StoredJobPauses
 
 
 @asynccontextmanager
@@ -84,4 +88,5 @@ async def open_administration(
             ),
             path_types=_PATH_TYPES,
         )
-        yield Administration(protect(api, dependencies.operators), runner)
+        pauses = StoredJobPauses(JobPauseRepository(store), clock)
+        yield Administration(protect(api, dependencies.operators), service, runner, pauses)

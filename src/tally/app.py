@@ -90,7 +90,13 @@ class Application(Dependencies):
     backends: Mapping[str, Backend] = field(default_factory=dict)
 
     def job_runner(self) -> JobRunner:
-        return JobRunner(self.jobs, self.clock, self.metrics, grace=self.settings.shutdown_grace)
+        return JobRunner(
+            self.jobs,
+            self.clock,
+            self.metrics,
+            grace=self.settings.shutdown_grace,
+            pauses=self.administration.job_pauses,
+        )
 
     def drain(self) -> None:
         """Start the shutdown: report not ready, and end streams with a reconnection delay."""

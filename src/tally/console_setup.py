@@ -17,6 +17,7 @@ from tally.console.traffic import TrafficHistory
 from tally.instance.console_sessions import ConsoleSessions
 from tally.instance.repository.console_sessions import ConsoleSessionRepository
 from tally.kit.jobs import JobRunner
+from tally.kit.recent_logs import keep_recent_logs
 from tally.store.report import pattern_rows
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def build_console(
         catalogue=CATALOGUE,
         backends=application.backends,
         runner=runner,
+        administration=application.administration,
+        recent_logs=keep_recent_logs(),
         traffic=TrafficHistory(application.metrics, clock),
         patterns=lambda: pattern_rows(CATALOGUE, application.store.meters),
         operators=operators,

@@ -1,13 +1,33 @@
 """Every page is accessible: labels, contrast, one main heading, small screens and keyboard."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from playwright.async_api import Page
 
 from tests.browser.conftest import RunningDemo
+from tests.clients.generators import node_modules
 
-PAGES = ("/", "/cricket", "/collect", "/scoreboard", "/devices", "/data")
+# A path, and the link to follow from there to a page of one match, athlete, player or device.
+PAGES = (
+    ("/", ""),
+    ("/cricket", ""),
+    ("/cricket", "/cricket/"),
+    ("/collect", ""),
+    ("/collect", "/collect/athletes/"),
+    ("/scoreboard", ""),
+    ("/scoreboard", "/scoreboard/players/"),
+    ("/scoreboard/boards", ""),
+    ("/devices", ""),
+    ("/devices", "/devices/02:"),
+    ("/devices/keys", ""),
+    ("/data", ""),
+    ("/search?q=a", ""),
+    ("/nowhere", ""),
+)
+
+COLOUR_SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 # Controls without an accessible name.
 UNNAMED_CONTROLS = """
@@ -56,18 +76,38 @@ LOW_CONTRAST_TEXT = """
 """
 
 
-@pytest.mark.parametrize("path", PAGES)
-async def test_controls_have_names_and_text_has_contrast_in_light_and_dark_mode(
-    demo: RunningDemo, page: Page, path: str
+# Findings of axe-core that keep people from using the page.
+SERIOUS_FINDINGS = """
+async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .filter(rule => ["serious", "critical"].includes(rule.impact))
+  .map(rule => ({ rule: rule.id, html: rule.nodes.map(node => node.html.slice(0, 200)) }))
+"""
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core, which is evaluated in each page."""
+    script = node_modules(Path(__file__).parent / "axe") / "axe-core" / "axe.min.js"
+    return script.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("path", "link"), PAGES)
+async def test_a_page_is_accessible_in_light_and_dark_mode_and_on_a_phone(
+    demo: RunningDemo, page: Page, axe: str, path: str, link: str
 ) -> None:
-    """The page also fits a phone's width; wide tables scroll within their card."""
+    """Wide tables scroll within their card."""
     await page.emulate_media(color_scheme="light")
     await page.goto(f"{demo.console}{path}")
-    await page.wait_for_selector("[role=heading][aria-level='2']")
+    if link:
+        await page.locator(f"main a[href*='{link}']").first.click()
+        await page.wait_for_url(f"**{link}*")
+    await page.get_by_role("heading", level=1).wait_for()
     await page.wait_for_load_state("networkidle")
+    await page.evaluate(axe)
     unnamed: list[Any] = await page.evaluate(UNNAMED_CONTROLS)
     assert unnamed == []
     await expect_contrast(page)
+    assert await page.evaluate(SERIOUS_FINDINGS) == []
     await page.emulate_media(color_scheme="dark")
     await page.wait_for_selector("body.body--dark")
     await expect_contrast(page)
@@ -76,6 +116,21 @@ async def test_controls_have_names_and_text_has_contrast_in_light_and_dark_mode(
     await page.set_viewport_size({"width": 390, "height": 844})
     # The 3D scene resizes after the page does.
     await page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
+    assert await page.evaluate(SERIOUS_FINDINGS) == []
+
+
+async def test_the_sign_in_page_is_accessible_on_a_phone(
+    demo: RunningDemo, page: Page, axe: str
+) -> None:
+    await page.context.clear_cookies()
+    await page.set_viewport_size({"width": 390, "height": 844})
+    for scheme in COLOUR_SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
+        await page.goto(f"{demo.console}/login")
+        await page.evaluate(axe)
+        assert await page.evaluate(SERIOUS_FINDINGS) == []
+        await expect_contrast(page)
+        assert await page.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
 async def expect_contrast(page: Page) -> None:

@@ -1,5 +1,6 @@
 """The collect page of a production server: goals that stand still, and accounts being deleted."""
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -74,9 +75,11 @@ async def server(
 
 
 async def show_athlete(page: Page, user_id: str) -> None:
-    field = page.get_by_label("Or a user ID")
-    await field.fill(user_id)
-    await field.press("Enter")
+    """Find the athlete by the user ID: these accounts have no sign-in in the audit trail."""
+    await page.goto(f"{page.url.partition('/collect')[0]}/collect")
+    await page.get_by_label("Find an athlete").fill(user_id)
+    await page.get_by_role("main").get_by_role("link", name=user_id[:8]).click()
+    await expect(page).to_have_url(re.compile(rf"/collect/athletes/{user_id}$"))
 
 
 async def test_goals_that_stand_still_and_deletions_are_shown(
@@ -90,17 +93,17 @@ async def test_goals_that_stand_still_and_deletions_are_shown(
     await page.goto(f"{running.console}/collect")
     await page.get_by_label("Operator token").fill(await running.add_operator("ana"))
     await page.get_by_role("button", name="Sign in").click()
+    for text in ("Remaining: strava, identity", "1 failed attempt, last error strava: unavailable"):
+        await expect(page.get_by_text(text, exact=True)).to_be_visible()
+    await expect(page.get_by_text(deleted)).to_be_visible()
     await show_athlete(page, athlete)
     for text in (
         "3 of 12 parts, active",
         "1 of 12 parts, archived",
         "0 of 12 parts, stalled: too many workouts",
         "Strava rejected the tokens of this athlete, who has to link again.",
-        "Remaining: strava, identity",
-        "1 failed attempt, last error strava: unavailable",
     ):
         await expect(page.get_by_text(text, exact=True)).to_be_visible()
-    await expect(page.get_by_text(deleted)).to_be_visible()
     await expect(page.get_by_text("1. Meadow", exact=True)).to_be_visible()
     ARTEFACTS.mkdir(exist_ok=True)
     await page.screenshot(path=ARTEFACTS / "collect-states.png", full_page=True)
@@ -110,5 +113,13 @@ async def test_goals_that_stand_still_and_deletions_are_shown(
     await expect(page.get_by_text("parts earned")).to_have_count(0)
     await expect(page.get_by_text("Strava rejected")).to_have_count(0)
     await page.screenshot(path=ARTEFACTS / "collect-newcomer.png", full_page=True)
+    await page.goto(f"{running.console}/collect")
+    await page.get_by_label("Find an athlete").fill("nobody")
+    await expect(page.get_by_text('No athlete matches "nobody".')).to_be_visible()
+    unknown = await page.goto(f"{running.console}/collect/athletes/nobody")
+    assert unknown is not None
+    assert unknown.status == 404
+    await expect(page.get_by_text("Athlete nobody does not exist")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Milestones")).to_have_count(0)
     await page.close()
     assert errors == []

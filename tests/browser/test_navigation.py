@@ -1,8 +1,10 @@
 """The frame of every page: links, search, keyboard, operator, and unknown addresses."""
 
 import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.browser.conftest import RunningDemo
 
@@ -73,3 +75,56 @@ async def test_the_navigation_names_the_operator_and_opens_on_a_phone(
     await expect(page.get_by_role("button", name="Sign out")).to_be_in_viewport()
     await page.get_by_role("navigation").get_by_role("link", name="Devices").click()
     await expect(page).to_have_url(re.compile(r"/devices$"))
+
+
+async def test_the_search_finds_athletes_players_devices_and_matches(
+    demo: RunningDemo, page: Page
+) -> None:
+    """Each result links to the page of its own, whose heading names it."""
+    page.set_default_timeout(90_000)
+    for source, kind in (
+        ("/collect", "Athletes"),
+        ("/scoreboard", "Players"),
+        ("/devices", "Devices"),
+    ):
+        await page.goto(f"{demo.console}{source}")
+        row = page.locator(f"main :is(td, [role=listitem]) a[href^='/console{source}/']").first
+        name = (await row.inner_text()).strip()
+        await page.goto(f"{demo.console}/search?q={name}")
+        group = page.locator(".q-card", has=page.get_by_role("heading", name=kind))
+        await group.locator("a[data-result]", has_text=name).click()
+        await expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+    await page.goto(f"{demo.console}/search?q=pelicans lantern")
+    await page.locator("a[data-result]", has_text="Pier Pelicans").first.click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("Pier Pelicans v")
+
+
+async def test_times_are_local_with_utc_in_the_tooltip(demo: RunningDemo, browser: Browser) -> None:
+    context = await browser.new_context(timezone_id="Asia/Kolkata")
+    await demo.sign_in(context)
+    page = await context.new_page()
+    page.set_default_timeout(90_000)
+    await page.goto(f"{demo.console}/devices/keys")
+    time = page.locator("[data-key] time").first
+    shown, tooltip = await time.inner_text(), await time.get_attribute("title")
+    at = await time.get_attribute("datetime")
+    assert at is not None
+    moment = datetime.fromisoformat(at)
+    assert tooltip == f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    local = moment.astimezone(ZoneInfo("Asia/Kolkata"))
+    assert re.sub(r"Sept", "Sep", shown) == f"{local.day} {local:%b %Y, %H:%M}"
+    await page.goto(f"{demo.console}/devices")
+    row = page.locator("tbody time").first
+    await expect(row).to_have_text(re.compile(r"ago$|just now"))
+    await expect(row).to_have_attribute("title", re.compile(r"^\d+ \w+ \d{4}, .* UTC\)$"))
+    await context.close()
+
+
+async def test_a_chart_has_a_time_range_and_percentiles(demo: RunningDemo, page: Page) -> None:
+    await page.goto(f"{demo.console}/")
+    for label, value in (("Time range", "24 hours"), ("Latency", "p99: 99 % are faster")):
+        await page.get_by_role("combobox", name=label).click()
+        await page.get_by_role("option", name=value).click()
+        await expect(page.get_by_role("combobox", name=label)).to_have_value(value)
+    for chart in ("Requests per second by backend", "Latency by backend"):
+        await expect(page.get_by_role("img", name=chart).locator("canvas")).to_be_visible()

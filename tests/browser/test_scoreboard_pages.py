@@ -18,7 +18,7 @@ async def test_a_season_closes_live_and_a_player_is_moderated(
     await page.locator("[data-create-board]").click()
     status = page.locator("[data-season]")
     await expect(status).to_have_text(re.compile(r"Season \d+, 0 players, closes in 0:0"))
-    await expect(page.get_by_text(re.compile(r"^Season 1: until"))).to_be_visible()
+    await expect(page.get_by_text(re.compile(r"^Season 1: 0 players, until"))).to_be_visible()
     await expect(status).to_have_text(re.compile(r"Season [2-9]"))
 
     await page.goto(f"{demo.console}/scoreboard")

@@ -27,7 +27,7 @@ FORGE_CLICKS = """
   const elements = mounted_app.elements;
   let sent = 0;
   for (const [id, element] of Object.entries(elements)) {
-    if (element.class.includes('tally-nav')) continue;
+    if (element.class.some(name => ['tally-menu', 'tally-sign-out'].includes(name))) continue;
     for (const event of element.events || []) {
       if (event.type !== 'click') continue;
       window.socket.emit('event', {id: Number(id), client_id: window.clientId,
@@ -60,10 +60,10 @@ async def open_signed_in(
 ) -> Page:
     """Sign in with a new operator's token, as a person does."""
     page = await context.new_page()
-    await page.goto(f"{server.console}/devices")
+    await page.goto(f"{server.console}/devices/keys")
     await page.get_by_label("Operator token").fill(await server.add_operator(name, role))
     await page.get_by_role("button", name="Sign in").click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Devices")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("API keys")
     await expect(page.locator("[data-operator]")).to_have_text(f"{name} ({role.value})")
     return page
 
@@ -111,7 +111,7 @@ async def test_sign_out_closes_every_tab_of_the_session_and_no_other(
         await mine.add_cookies([{"name": COOKIE, "value": cookie["value"], "url": server.url}])
         await page.goto(f"{server.console}/data")
         await expect_sign_in_page(page, server)
-        await stays.get_by_role("navigation").get_by_role("button", name="Data").click()
+        await stays.get_by_role("navigation").get_by_role("link", name="Data").click()
         await expect(stays.get_by_role("heading", level=1)).to_have_text("Data")
     records, _ = await server.operators.changes("leaver", 10)
     assert [record.action for record in records] == ["console_sign_out", "console_sign_in"]
@@ -132,7 +132,7 @@ async def test_a_page_that_ignores_the_end_of_its_session_is_disconnected(
     """Its socket closes and does not open again, and nothing that it sends changes anything."""
     async with new_context(browser) as context:
         page = await open_signed_in(server, context, "stubborn")
-        await page.get_by_label("Description of the new key").fill("by a removed operator")
+        await page.get_by_label("Description").fill("by a removed operator")
         await page.evaluate("() => { window.open = () => null; }")
         await server.operators.remove("stubborn")
         await page.wait_for_function("() => !window.socket.connected", timeout=LEAVE_MS)
@@ -163,11 +163,11 @@ async def test_idle_and_old_sessions_end_on_open_pages(browser: Browser, tmp_pat
         assert asyncio.get_running_loop().time() - started < 6 + LEAVE_MS / 1000
         page = await open_signed_in(short, context, "busy")
         clicks = 0
-        await page.get_by_label("Description of the new key").focus()
+        await page.get_by_label("Description").focus()
 
         async def is_signed_out() -> bool:
             nonlocal clicks
-            if not page.url.endswith("/devices"):
+            if not page.url.endswith("/devices/keys"):
                 return True
             clicks += 1
             await page.keyboard.press("a")  # does not wait for the field, which may be gone by now
@@ -184,7 +184,7 @@ async def test_viewers_read_everything_and_change_nothing(
     """Controls are disabled, and the server refuses what a forged page sends."""
     async with new_context(browser) as context:
         admin = await open_signed_in(server, context, "owner")
-        await admin.get_by_label("Description of the new key").fill("of the owner")
+        await admin.get_by_label("Description").fill("of the owner")
         await admin.get_by_role("button", name="Create key").click()
         await admin.get_by_role("button", name="Done").click()
         await expect(admin.get_by_text("of the owner")).to_be_visible()
@@ -193,7 +193,7 @@ async def test_viewers_read_everything_and_change_nothing(
         await expect(page.get_by_text("of the owner")).to_be_visible()
         for name in ("Create key", "Revoke"):
             await expect(page.get_by_role("button", name=name).first).to_be_disabled()
-        await page.get_by_label("Description of the new key").fill("of a reader")
+        await page.get_by_label("Description").fill("of a reader")
         assert await page.evaluate(FORGE_CLICKS) >= 2
         # The server receives this after the forged clicks.
         await page.get_by_role("button", name="Sign out").click()

@@ -21,6 +21,7 @@ from tally.devices.model.records import Capabilities
 from tally.kit.clock import ManualClock, rfc3339
 from tally.kit.ids import new_uuid
 from tally.kit.jobs import JobOutcome, JobRun
+from tally.kit.recent_logs import RecentLogs
 from tally.settings import Settings
 from tests.collect import factories
 from tests.collect.service_harness import put_workout
@@ -50,6 +51,8 @@ def context(application: Application, clock: ManualClock) -> ConsoleContext:
         catalogue=CATALOGUE,
         backends=application.backends,
         runner=application.job_runner(),
+        administration=application.administration,
+        recent_logs=RecentLogs(),
         traffic=TrafficHistory(application.metrics, application.clock),
         patterns=list,
         operators=application.operators,

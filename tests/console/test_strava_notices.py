@@ -1,6 +1,6 @@
 """The console's notices about Strava."""
 
-from tally.console.collect import MAX_EVENTS, strava_notices
+from tally.console.athlete import MAX_EVENTS, strava_notices
 
 
 def test_notices_name_what_somebody_has_to_do() -> None:

@@ -94,6 +94,7 @@ SEED: dict[str, dict[str, Any]] = {
             description=("S", OPTIONAL),
             hardware_ids=("L", OPTIONAL),
             group=("S", OPTIONAL),
+            key_prefix=("S", OPTIONAL),
             gsi1pk=("S", REQUIRED),
             gsi1sk=("S", REQUIRED),
         ),

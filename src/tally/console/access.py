@@ -17,10 +17,11 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tally.console.toasts import report_problem
 from tally.errors import TallyError, Unauthenticated, Unavailable
 from tally.instance.console_sessions import ConsoleSession, ConsoleSessions
 from tally.instance.operators import OperatorAccounts
-from tally.kit.operators import check_may_change
+from tally.kit.operators import OperatorChange, check_may_change
 
 LOGIN: Final = "/login"
 # NiceGUI's scripts, styles and fonts, which are the same everywhere.
@@ -119,7 +120,7 @@ class Changes:
             try:
                 await run()
             except TallyError as error:
-                ui.notify(error.message, type="negative")
+                report_problem(error.message)
 
         element.on(event, handle)
         if not page_session().operator.may_change:
@@ -129,11 +130,14 @@ class Changes:
         return element
 
     @asynccontextmanager
-    async def audited(self, action: str, target: str, **details: object) -> AsyncIterator[None]:
+    async def audited(
+        self, action: str, target: str, **details: object
+    ) -> AsyncIterator[OperatorChange]:
         """Record the change in the body, or raise if the operator may not make it now."""
         session = await self.sessions.check(page_session().session_hash)
         if session is None:
             raise Unauthenticated("Your session has ended; sign in again")
         check_may_change(session.operator)
-        async with self.operators.recording(session.operator, action, target, **details):
-            yield
+        recording = self.operators.recording(session.operator, action, target, **details)
+        async with recording as change:
+            yield change

@@ -6,7 +6,9 @@ from typing import Final
 from nicegui import ui
 
 from tally.console.context import ConsoleContext
+from tally.console.formatting import pluralize
 from tally.console.links import link, player_path
+from tally.console.local_time import local_time
 from tally.console.shell import Region, Shell, card, empty_state, not_started
 from tally.errors import TallyError
 from tally.scoreboard.model.boards import (
@@ -55,7 +57,9 @@ class BoardView:
         with ui.element("div").classes("tally-main-side"):
             with card("Standings"):
                 self._chosen = ui.select([], label="Board", on_change=self._choose).classes("w-64")
-                self._status = ui.label().classes("tally-quiet").props("data-season=1 role=status")
+                with ui.row().classes("gap-1 tally-quiet"):
+                    self._status = ui.label().props("data-season=1 role=status")
+                    self._closed = Region(ui.row())
                 self._table = Region(ui.column().classes("w-full gap-0"))
             with ui.column().classes("gap-4 w-full"):
                 with card("Closed seasons", about="Select a season for its final standings."):
@@ -67,9 +71,13 @@ class BoardView:
         with card("New board"):
             self._id = ui.input("ID").props("hint='Lower-case letters, digits, - and _'")
             self._name = ui.input("Name")
-            self._order = ui.select([order.value for order in BoardOrder], label="Order")
+            self._order = ui.select([order.value for order in BoardOrder], label="Order").classes(
+                "w-48"
+            )
             self._order.value = BoardOrder.DESC.value
-            self._operator = ui.select([each.value for each in BoardOperator], label="Operator")
+            self._operator = ui.select(
+                [each.value for each in BoardOperator], label="Operator"
+            ).classes("w-48")
             self._operator.value = BoardOperator.SUM.value
             self._cron = ui.input("Reset (cron)").props("hint='Empty: never. 0 0 * * MON'")
             self._zone = ui.input("Time zone", value="UTC")
@@ -113,7 +121,7 @@ class BoardView:
             if self._chosen.value is not None:
                 await self._show_board(self._chosen.value)
             else:
-                self._status.set_text("No board has been created.")
+                self._status.set_text("No boards yet. Create the first one with the form.")
         except TallyError as error:
             self._status.set_text(error.message)
 
@@ -121,18 +129,20 @@ class BoardView:
         board, page = await self._boards.top(board_id, ROWS)
         seasons = await self._boards.find_seasons(board_id, MAX_SEASONS)
         self._seasons.show(seasons, partial(self._draw_seasons, seasons))
+        closed_at = None
         if self._number is None:
             self._status.set_text(self._describe(board, page))
         else:
             season, page = await self._boards.season_top(board_id, self._number, ROWS)
             self._status.set_text(
-                f"Season {season.number}, final since {season.ended_at:%Y-%m-%d %H:%M} UTC,"
-                f" {season.players:,} players"
+                f"Season {season.number}, final, {_players(season.players)}, closed"
             )
+            closed_at = season.ended_at
+        self._closed.show(closed_at, lambda: closed_at and local_time(closed_at))
         self._table.show(page.standings, partial(_draw_standings, page))
 
     def _describe(self, board: Board, page: LeaderboardPage) -> str:
-        text = f"Season {board.season}, {page.total_players:,} players"
+        text = f"Season {board.season}, {_players(page.total_players)}"
         if board.ends_at is None:
             return f"{text}, never resets"
         left = max(0, round((board.ends_at - self._context.clock.now()).total_seconds()))
@@ -144,11 +154,18 @@ class BoardView:
             return
         ui.button("Open season", on_click=lambda: self._select_season(None)).props("flat no-caps")
         for season in seasons:
-            ui.button(
-                f"Season {season.number}: until {season.ended_at:%Y-%m-%d %H:%M} UTC,"
-                f" {season.players:,} players",
-                on_click=partial(self._select_season, season.number),
-            ).props("flat no-caps")
+            with (
+                ui.button(on_click=partial(self._select_season, season.number))
+                .props("flat no-caps")
+                .classes("tally-season"),
+                ui.row().classes("gap-1"),
+            ):
+                ui.label(f"Season {season.number}: {_players(season.players)}, until")
+                local_time(season.ended_at)
+
+
+def _players(count: int) -> str:
+    return f"{count:,} {pluralize(count, 'player', 'players')}"
 
 
 def _draw_standings(page: LeaderboardPage) -> None:

@@ -13,15 +13,22 @@ HOURS: Final = "{HH}:{mm}"
 DAYS: Final = "{d}.{M}. {HH}:{mm}"
 
 
-def line_chart(*, x_axis: dict[str, Any], bottom: int = 28, legend: bool = True) -> dict[str, Any]:
-    """Return the options of a line chart without series."""
+def line_chart(
+    *, x_axis: dict[str, Any], unit: str = "", bottom: int = 28, legend: bool = True
+) -> dict[str, Any]:
+    """Return the options of a line chart without series; `unit` labels the values."""
     label = {"color": LABEL_COLOUR, "hideOverlap": True}
     grid_line = {"lineStyle": {"color": GRID_COLOUR}}
     return {
         "animation": False,
         "color": list(COLOURS),
         "textStyle": {"fontFamily": FONT, "color": LABEL_COLOUR},
-        "grid": {"left": 48, "right": 14, "top": 34 if legend else 14, "bottom": bottom},
+        "grid": {
+            "left": 48,
+            "right": 14,
+            "top": 14 + 20 * legend + 16 * bool(unit),
+            "bottom": bottom,
+        },
         "legend": {
             "show": legend,
             "top": 0,
@@ -35,7 +42,13 @@ def line_chart(*, x_axis: dict[str, Any], bottom: int = 28, legend: bool = True)
         "xAxis": {"axisLine": grid_line, "axisTick": {"show": False}, "splitLine": {"show": False}}
         | x_axis
         | {"axisLabel": label | x_axis.get("axisLabel", {})},
-        "yAxis": {"type": "value", "splitLine": grid_line, "axisLabel": label},
+        "yAxis": {
+            "type": "value",
+            "name": unit,
+            "nameTextStyle": {"color": LABEL_COLOUR, "align": "left", "padding": [0, 0, 0, -36]},
+            "splitLine": grid_line,
+            "axisLabel": label,
+        },
         "series": [],
     }
 

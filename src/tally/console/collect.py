@@ -1,235 +1,131 @@
-"""The collect page: an athlete's milestones, 3D model, ledger and audit trail."""
+"""The collect pages: the list of athletes with a search, and the page of each athlete."""
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import Any, Final
 
 from nicegui import ui
 
 from tally.collect.model.accounts import AccountDeletion
-from tally.collect.model.records import (
-    AuditEvent,
-    Milestone,
-    MilestoneStatus,
-    MilestoneWithAwards,
-)
-from tally.collect.service.audit import AuditKey
 from tally.collect.wiring import Collect
+from tally.console.athlete import AthleteView
+from tally.console.athletes import Athlete, AthleteDirectory
 from tally.console.context import ConsoleContext
-from tally.console.formatting import pluralize
-from tally.console.live_updates import refresh_on_change
-from tally.console.mint_counter import PART_MINTED
-from tally.console.shell import Region, Shell, card, empty_state, not_started
-from tally.console.statue_scene import aim_camera, draw
+from tally.console.formatting import format_ago, pluralize
+from tally.console.links import address, address_cell, athlete_path
+from tally.console.local_time import iso_time, local_time, time_cell
+from tally.console.search import SearchResult
+from tally.console.shell import (
+    Region,
+    Shell,
+    card,
+    empty_state,
+    heading,
+    not_started,
+    show_not_found,
+)
 from tally.errors import TallyError
-from tally.kit.hub import noop
 
 ABOUT: Final = "Workouts arrive from Strava. Each twelfth of a goal mints one part, permanently."
-MAX_EVENTS: Final = 15
-NOTICES_SECONDS: Final = 10.0
-LEDGER_COLUMNS: Final[list[dict[str, Any]]] = [
-    {"name": "part", "label": "Part", "field": "part", "align": "left"},
-    {"name": "threshold", "label": "Earned at", "field": "threshold", "align": "right"},
-    {"name": "at", "label": "When", "field": "at", "align": "left"},
+ABOUT_ATHLETES: Final = (
+    "With activity in the last 90 days, newest first. "
+    "The search also finds any other athlete by the whole user ID or Strava ID."
+)
+MAX_DELETIONS: Final = 15
+REFRESH_SECONDS: Final = 5.0
+ATHLETE_COLUMNS: Final[list[dict[str, Any]]] = [
+    {"name": "name", "label": "Athlete", "field": "name", "align": "left"},
+    {"name": "active", "label": "Last activity", "field": "active", "align": "left"},
+    {"name": "id", "label": "User ID", "field": "id", "align": "left"},
 ]
 
 
 def add_collect_pages(shell: Shell, context: ConsoleContext) -> None:
     collect = context.backend("collect", Collect)
+    directory = None if collect is None else AthleteDirectory(collect, context)
+    if directory is not None:
+        shell.search.add("Athletes", lambda text: _find(directory, text))
 
     @shell.page("/collect", "Collect", ABOUT)
     async def athletes() -> None:
-        if collect is None:
+        if collect is None or directory is None:
             not_started("collect")
             return
-        view = AthleteView(collect, context)
-        known = context.athlete_names()
-        with ui.row().classes("items-end gap-4 w-full"):
-            chosen = ui.select(known, label="Athlete", with_input=True).classes("w-72")
-            typed = ui.input("Or a user ID").classes("w-72").props("hint='Press Enter'")
-        view.build()
+        await _AthleteList(context, directory).show()
         deletions = DeletionsCard(collect)
-
-        async def show() -> None:
-            await view.show(str(typed.value or chosen.value or ""))
-
-        chosen.on_value_change(show)
-        typed.on("keydown.enter", show)
-        if known:
-            chosen.set_value(await _latest_athlete(collect, known))
         await deletions.refresh()
-        # Notices about Strava change without the athlete's items.
-        ui.timer(NOTICES_SECONDS, view.refresh, immediate=False)
-        ui.timer(5.0, deletions.refresh)
+        ui.timer(REFRESH_SECONDS, deletions.refresh)
+
+    @shell.page("/collect/athletes/{user_id}", "Athlete", is_headed=False)
+    async def athlete(user_id: str) -> None:
+        if collect is None or directory is None:
+            heading("Athlete")
+            not_started("collect")
+            return
+        try:
+            found = await directory.get(user_id)
+        except TallyError as error:
+            show_not_found("Athlete", error.message, "/collect", "All athletes")
+            return
+        heading(found.name, f"User ID {found.user_id}")
+        view = AthleteView(collect, context, user_id)
+        view.build()
+        await view.follow()
 
 
-async def _latest_athlete(collect: Collect, known: Mapping[str, str]) -> str:
-    """Return the athlete who minted the latest part, or the first by name."""
-    search = collect.services.audit_search
-    events, _ = await search.page(search.complete_key(AuditKey(event=PART_MINTED)), 1, None)
-    return next((event.user_id for event in events if event.user_id in known), next(iter(known)))
+async def _find(directory: AthleteDirectory, text: str) -> list[SearchResult]:
+    return [
+        SearchResult(athlete.name, athlete_path(athlete.user_id), f"User ID {athlete.user_id}")
+        for athlete in await directory.find(text)
+    ]
 
 
-class AthleteView:
-    """The page of one visitor for one athlete."""
+class _AthleteList:
+    """The list of athletes that one visitor sees."""
 
-    def __init__(self, collect: Collect, context: ConsoleContext) -> None:
-        self._collect = collect
-        self._context = context
-        self._stop_updates: Callable[[], object] = noop
-        self._user_id = ""
-        self._chosen: str | None = None
-        self._drawn: tuple[str, int] | None = None
+    def __init__(self, context: ConsoleContext, directory: AthleteDirectory) -> None:
+        self._clock = context.clock
+        self._directory = directory
 
-    def build(self) -> None:
-        self._notices = Region(ui.column().classes("gap-1 w-full"))
-        with ui.element("div").classes("tally-side-main"):
-            with ui.column().classes("gap-4 w-full"):
-                with card("Milestones", about="Goals and their progress"):
-                    self._milestones = Region(ui.column().classes("w-full gap-2"))
-                with card("Ledger", about="Every minted part with its time"):
-                    self._ledger = ui.table(
-                        columns=LEDGER_COLUMNS, rows=[], row_key="part"
-                    ).classes("w-full")
-                    self._ledger.props("dense flat wrap-cells no-data-label='No parts yet'")
-            with card(
-                "Model",
-                about="Earned parts are coloured, missing parts are outlined. Drag to rotate.",
-            ):
-                self._title = ui.label().classes("text-weight-medium")
-                self._scene_box = (
-                    ui.element("div")
-                    .classes("w-full")
-                    .props("data-model=1 role=img aria-label='3D model'")
-                )
-        with card("Audit trail", about="Events of this account, newest first"):
-            self._audit = Region(ui.column().classes("gap-2 w-full"))
-
-    async def show(self, user_id: str) -> None:
-        self._user_id, self._chosen, self._drawn = user_id, None, None
+    async def show(self) -> None:
+        with card("Athletes", about=ABOUT_ATHLETES):
+            self._text = ui.input("Find an athlete", on_change=self.refresh).classes("w-full")
+            self._text.props("clearable debounce=300 hint='Name, e-mail, user ID or Strava ID'")
+            self._table = ui.table(
+                columns=ATHLETE_COLUMNS, rows=[], row_key="id", pagination=15
+            ).classes("w-full")
+            self._table.props("dense flat")
+            self._table.add_slot("body-cell-name", address_cell("name"))
+            self._table.add_slot("body-cell-active", time_cell("active"))
+            self._empty = Region(ui.column().classes("w-full"))
         await self.refresh()
-        self._stop_updates()
-        updates = self._context.updates
-        self._stop_updates = refresh_on_change(
-            lambda: updates.athlete(user_id), self.refresh, self._context.clock
-        )
+        ui.timer(REFRESH_SECONDS, self.refresh, immediate=False)
 
     async def refresh(self) -> None:
-        if not self._user_id:
-            return
+        text = str(self._text.value or "").strip()
         try:
-            milestones = sorted(
-                await self._collect.services.milestones.all(self._user_id),
-                key=lambda entry: entry.milestone.archived_at is not None,
-            )
+            found = await self._directory.find(text)
         except TallyError as error:
-            ui.notify(error.message, type="warning")
-            return
-        data = (self._chosen, [entry.milestone for entry in milestones])
-        self._milestones.show(data, lambda: self._list(milestones))
-        current = next(
-            (entry for entry in milestones if entry.milestone.milestone_id == self._chosen),
-            milestones[0] if milestones else None,
-        )
-        if current is None:
-            self._clear_model()
+            found, message = [], error.message
         else:
-            await self._show_model(current)
-        await self._show_notices()
-        await self._show_audit()
+            message = f'No athlete matches "{text}".' if text else "No athlete has signed in yet."
+        rows = [self._row(athlete) for athlete in found]
+        if rows != self._table.rows:
+            self._table.rows = rows
+            self._table.update()
+        self._table.set_visibility(bool(rows))
+        shown = "" if rows else message
+        self._empty.show(shown, lambda: empty_state(shown) if shown else None)
 
-    async def _show_notices(self) -> None:
-        """Show what an operator or the athlete has to do."""
-        connection = await self._collect.services.linking.status(self._user_id)
-        needs_relink = connection is not None and connection.needs_relink
-        parked, _ = await self._collect.services.retries.parked(None, MAX_EVENTS, None)
-        notices = strava_notices(
-            needs_relink=needs_relink,
-            is_inactive=await self._is_inactive(),
-            parked=len(parked),
-        )
-        self._notices.show(notices, lambda: _show_notice_lines(notices))
-
-    async def _is_inactive(self) -> bool:
-        try:
-            for probe in self._collect.probes:
-                await probe.check()
-        except TallyError:
-            return True
-        return False
-
-    def _list(self, milestones: list[MilestoneWithAwards]) -> None:
-        if not milestones:
-            empty_state("No milestones yet.")
-        for entry in milestones:
-            milestone = entry.milestone
-            with (
-                ui.column()
-                .classes("w-full gap-1 cursor-pointer tally-line q-pa-xs")
-                .props("tabindex=0 role=button") as row
-            ):
-                with ui.row().classes("w-full justify-between gap-2"):
-                    ui.label(
-                        f"{milestone.sport.value.capitalize()} {_metres(milestone.total_target)}"
-                    ).classes("text-weight-medium")
-                    ui.label(
-                        f"{_metres(float(milestone.progress))}, {milestone.percent} %"
-                    ).classes("tally-numbers")
-                share = min(1.0, float(milestone.progress) / milestone.total_target)
-                bar = ui.linear_progress(share, show_value=False).classes("w-full tally-bar")
-                bar.props(f"aria-label='{milestone.percent} percent' rounded size=8px")
-                parts = f"{milestone.parts_minted} of {milestone.parts_total} parts"
-                ui.label(f"{parts}, {_status(milestone)}").classes("tally-quiet tally-small")
-            row.on("click", lambda chosen=milestone.milestone_id: self._choose(chosen))
-            row.on("keydown.enter", lambda chosen=milestone.milestone_id: self._choose(chosen))
-
-    async def _choose(self, milestone_id: str) -> None:
-        self._chosen, self._drawn = milestone_id, None
-        await self.refresh()
-
-    def _clear_model(self) -> None:
-        """Remove what belongs to the athlete shown before."""
-        self._drawn = None
-        self._ledger.rows = []
-        self._ledger.update()
-        self._title.set_text("No milestone, no model.")
-        self._scene_box.clear()
-
-    async def _show_model(self, entry: MilestoneWithAwards) -> None:
-        milestone = entry.milestone
-        self._ledger.rows = [
-            {
-                "part": f"{award.part.index}. {award.part.name}",
-                "threshold": _metres(award.threshold),
-                "at": f"{datetime.fromisoformat(award.awarded_at):%Y-%m-%d %H:%M}",
-            }
-            for award in entry.awards
-        ]
-        self._ledger.update()
-        drawn = (milestone.milestone_id, milestone.parts_minted)
-        if drawn == self._drawn:
-            return
-        self._drawn = drawn
-        model = await self._collect.services.models.get(milestone.model_id)
-        self._title.set_text(
-            f"{model.meta.name}: {milestone.parts_minted} of {milestone.parts_total} parts earned"
-        )
-        self._scene_box.clear()
-        with (
-            self._scene_box,
-            ui.scene(width=640, height=480, grid=False, background_color="#eef1ee").classes(
-                "w-full"
-            ) as scene,
-        ):
-            draw(scene, model, entry.ledger)
-            aim_camera(scene, model)
-
-    async def _show_audit(self) -> None:
-        search = self._collect.services.audit_search
-        events, _ = await search.page(
-            search.complete_key(AuditKey(user=self._user_id)), MAX_EVENTS, None
-        )
-        self._audit.show(events, lambda: _show_events(events))
+    def _row(self, athlete: Athlete) -> dict[str, str]:
+        seen = athlete.last_active_at
+        age = 0.0 if seen is None else (self._clock.now() - seen).total_seconds()
+        return {
+            "id": athlete.user_id,
+            "name": athlete.name,
+            "href": address(athlete_path(athlete.user_id)),
+            "active": "" if seen is None else iso_time(seen),
+            "active_label": "more than 90 days ago" if seen is None else format_ago(age),
+        }
 
 
 class DeletionsCard:
@@ -244,9 +140,9 @@ class DeletionsCard:
 
     async def refresh(self) -> None:
         try:
-            found, _ = await self._deletions.page(MAX_EVENTS, None)
+            found, _ = await self._deletions.page(MAX_DELETIONS, None)
         except TallyError:
-            return  # the athlete's part of the page reports it
+            return  # the list of athletes reports it
         self._card.set_visibility(bool(found))
         self._list.show(found, lambda: _show_deletions(found))
 
@@ -257,57 +153,11 @@ def _show_deletions(deletions: Sequence[AccountDeletion]) -> None:
         retry = deletion.retry
         noun = pluralize(retry.attempts, "failed attempt", "failed attempts")
         failures = f"{retry.attempts} {noun}, last error {retry.last_error}"
-        requested_at = datetime.fromisoformat(deletion.requested_at)
         with ui.row().classes("gap-x-3 gap-y-0 items-baseline"):
-            ui.label(f"{requested_at:%Y-%m-%d %H:%M:%S} UTC").classes(
+            local_time(deletion.requested_at, "second").classes(
                 "tally-quiet tally-small tally-numbers"
             )
             ui.label(deletion.user_id).classes("tally-small text-weight-medium")
             ui.label(f"Remaining: {steps}").classes("tally-small")
             if retry.attempts:
                 ui.label(failures).classes("tally-quiet tally-small")
-
-
-def strava_notices(*, needs_relink: bool, is_inactive: bool, parked: int) -> list[str]:
-    """Return the notices about Strava, the most urgent first."""
-    notices = []
-    if is_inactive:
-        notices.append("Strava has deactivated the application. Reactivate it at Strava.")
-    if needs_relink:
-        notices.append("Strava rejected the tokens of this athlete, who has to link again.")
-    if parked:
-        count = f"{parked} or more" if parked >= MAX_EVENTS else str(parked)
-        noun = "event waits" if parked == 1 else "events wait"
-        notices.append(f"{count} parked {noun} for a relink or an operator.")
-    return notices
-
-
-def _show_notice_lines(notices: Sequence[str]) -> None:
-    for notice in notices:
-        ui.label(notice).classes("text-weight-medium").props("role=status")
-
-
-def _show_events(events: Sequence[AuditEvent]) -> None:
-    if not events:
-        empty_state("No events yet.")
-    for event in events:
-        at = datetime.fromtimestamp(event.epoch, UTC)
-        facts = ", ".join(f"{name} {value}" for name, value in event.facts.items())
-        with ui.row().classes("gap-x-3 gap-y-0 items-baseline"):
-            ui.label(f"{at:%Y-%m-%d %H:%M:%S} UTC").classes("tally-quiet tally-small tally-numbers")
-            ui.label(event.event_type).classes("tally-small text-weight-medium")
-            ui.label(facts).classes("tally-quiet tally-small").style("overflow-wrap: anywhere")
-
-
-def _status(milestone: Milestone) -> str:
-    if milestone.archived_at is not None:
-        is_completed = milestone.status is MilestoneStatus.COMPLETED
-        return "archived, completed" if is_completed else "archived"
-    if milestone.stalled_reason is not None:
-        return f"stalled: {milestone.stalled_reason.replace('_', ' ')}"
-    return milestone.status.value.lower()
-
-
-def _metres(amount: float) -> str:
-    """Format a distance or a height: `850 m`, `48.2 km`."""
-    return f"{amount:,.0f} m" if amount < 1000 else f"{amount / 1000:,.1f} km"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from tally.administration import Administration
 from tally.console.access import Changes
 from tally.console.live_updates import LiveUpdates
 from tally.console.traffic import TrafficHistory
@@ -12,6 +13,7 @@ from tally.instance.operators import OperatorAccounts
 from tally.kit.backend import Backend
 from tally.kit.clock import Clock
 from tally.kit.jobs import JobRunner
+from tally.kit.recent_logs import RecentLogs
 from tally.settings import Settings
 from tally.sim.oidc.users import make_user
 from tally.store.api import Engine
@@ -41,6 +43,8 @@ class ConsoleContext:
     catalogue: Catalogue
     backends: Mapping[str, Backend]
     runner: JobRunner
+    administration: Administration
+    recent_logs: RecentLogs
     traffic: TrafficHistory
     patterns: Callable[[], list[PatternRow]]
     operators: OperatorAccounts

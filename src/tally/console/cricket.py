@@ -1,16 +1,25 @@
 """The cricket pages: match list, and one match with its scorecard, followers and a phone."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from nicegui import ui
 
-from tally.console.charts import line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.iphone import Iphone
 from tally.console.live_updates import refresh_on_change
-from tally.console.matches import show_match_list
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
+from tally.console.matches import find_matches, show_match_list
+from tally.console.run_charts import RunCharts
+from tally.console.shell import (
+    Region,
+    Shell,
+    card,
+    empty_state,
+    heading,
+    not_started,
+    show_not_found,
+)
 from tally.cricket.model.ball_log import decode_ball_log
 from tally.cricket.model.display import ball_symbol
 from tally.cricket.model.event_texts import event_sentence, event_title
@@ -49,6 +58,8 @@ BOWLER_COLUMNS: Final[list[dict[str, Any]]] = [
 
 def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
     cricket = context.backend("cricket", Cricket)
+    if cricket is not None:
+        shell.search.add("Matches", partial(find_matches, cricket))
 
     @shell.page(
         "/cricket",
@@ -70,7 +81,7 @@ def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             view = await cricket.services.queries.matches.get(match_id)
         except TallyError as error:
-            not_found("Match", error.message, "/cricket", "All matches")
+            show_not_found("Match", error.message, "/cricket", "All matches")
             return
         held = ", held by an operator" if view.fixture.is_held else ""
         heading(
@@ -88,6 +99,7 @@ class _MatchPage:
         self._cricket = cricket
         self._match_id = match_id
         phones = None if context.outside is None else context.outside.phones
+        self._runs = RunCharts()
         self._iphone = None if phones is None else Iphone(context, phones, match_id)
 
     async def build(self) -> None:
@@ -97,17 +109,7 @@ class _MatchPage:
                     self._score = Region(ui.column().classes("w-full gap-1"))
                     self._line = ui.label().classes("tally-quiet")
                     self._balls = Region(ui.row().classes("gap-1").props("aria-label='Last balls'"))
-                with card("Runs by over"):
-                    axis = {
-                        "type": "value",
-                        "name": "overs",
-                        "nameLocation": "middle",
-                        "nameGap": 24,
-                    }
-                    options = line_chart(x_axis=axis, bottom=40)
-                    self._chart = (
-                        ui.echart(options).classes("w-full h-56").props("aria-label='Runs by over'")
-                    )
+                self._runs.build()
                 with card("Scorecard"):
                     self._cards = Region(ui.column().classes("w-full"))
             with ui.column().classes("gap-4 w-full"):
@@ -151,7 +153,7 @@ class _MatchPage:
         if cached is not None:
             feed = cached.feed
             self._cards.show(feed.innings, lambda: _scorecards(feed))
-        self._show_rate(balls)
+        self._runs.show(balls)
         counts = (state.followers, *(state.activities.get(status, 0) for status, _ in STATES))
         self._followers.show(counts, lambda: _followers(counts))
         events = (
@@ -162,15 +164,6 @@ class _MatchPage:
         self._events.show(events, lambda: _events(events))
         if self._iphone is not None:
             self._iphone.refresh()
-
-    def _show_rate(self, balls: tuple[Ball, ...]) -> None:
-        series = [
-            line(f"Innings {number}", _cumulative_runs(balls, number))
-            for number in sorted({ball.innings for ball in balls})
-        ]
-        if series != self._chart.options["series"]:
-            self._chart.options["series"] = series
-            self._chart.update()
 
 
 def _score(teams: Sequence[tuple[str, str, str]]) -> None:
@@ -201,7 +194,7 @@ def _followers(counts: Sequence[int]) -> None:
 
 def _events(events: Sequence[KeyEvent]) -> None:
     if not events:
-        empty_state("No key events yet.")
+        empty_state("No key events yet. Wickets, boundaries and milestones appear here.")
     for event in reversed(events):
         with ui.row().classes("gap-2 no-wrap items-baseline"):
             ui.label(f"{event.over}.{event.number}").classes(
@@ -254,13 +247,3 @@ def _bowlers(innings: InningsFeed) -> list[dict[str, Any]]:
         }
         for line in innings.bowlers
     ]
-
-
-def _cumulative_runs(balls: tuple[Ball, ...], innings: int) -> list[list[float]]:
-    """Runs so far after each ball of an innings."""
-    total, points = 0, []
-    for ball in balls:
-        if ball.innings == innings:
-            total += ball.runs_total
-            points.append([round(ball.over + ball.number / 6, 2), float(total)])
-    return points

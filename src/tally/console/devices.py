@@ -1,22 +1,37 @@
-"""The devices pages: device list, API keys, and one device with a chart per sensor."""
+"""The devices pages: device list, and one device with a chart per sensor."""
 
-from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from nicegui import ui
 
+from tally.console.api_keys import API_KEYS_PATH
 from tally.console.charts import DAYS, HOURS, line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago
+from tally.console.links import address, address_cell, device_path, link
 from tally.console.live_updates import refresh_on_change
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
-from tally.devices.model.records import ApiKey, Device, Reading
+from tally.console.local_time import iso_time, local_time, time_cell
+from tally.console.search import SearchResult, contains_words
+from tally.console.shell import (
+    Region,
+    Shell,
+    card,
+    empty_state,
+    heading,
+    not_started,
+    show_not_found,
+)
+from tally.console.toasts import show_confirmation
+from tally.console.units import sensor_unit
+from tally.devices.model.records import Device, Reading
 from tally.devices.wiring import Devices
 from tally.errors import NotFound, TallyError
 
 MAX_DEVICES: Final = 200
-MAX_KEYS: Final = 50
+MAX_SEARCHED: Final = 500
 CHART_POINTS: Final = 240
 # Selectable time ranges of the charts, in milliseconds.
 TIME_RANGES: Final = {
@@ -37,6 +52,8 @@ DEVICE_COLUMNS: Final[list[dict[str, Any]]] = [
 
 def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
     devices = context.backend("devices", Devices)
+    if devices is not None:
+        shell.search.add("Devices", partial(_find, devices))
 
     @shell.page(
         "/devices",
@@ -47,8 +64,8 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
         if devices is None:
             not_started("devices")
             return
+        link("API keys", API_KEYS_PATH)
         await _device_list(context, devices)
-        await _keys(context, devices)
 
     @shell.page("/devices/{hardware_id}", "Device", is_headed=False)
     async def device(hardware_id: str) -> None:
@@ -59,21 +76,44 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             selected = await devices.services.devices.get(hardware_id)
         except TallyError as error:
-            not_found("Device", error.message, "/devices", "All devices")
+            show_not_found("Device", error.message, "/devices", "All devices")
             return
         await _device(context, devices, selected)
+
+
+async def _find(devices: Devices, text: str) -> list[SearchResult]:
+    """Search the most recently active devices, and any other by its whole ID."""
+    page, _ = await devices.services.devices.by_activity(MAX_SEARCHED, None)
+    found = [
+        device for device in page if contains_words(text, device.hardware_id, device.friendly_name)
+    ]
+    if not found:
+        with suppress(TallyError):
+            found = [await devices.services.devices.get(text.upper())]
+    return [
+        SearchResult(
+            device.friendly_name or device.hardware_id,
+            device_path(device.hardware_id),
+            f"{device.hardware_id}, firmware {device.firmware_version}",
+        )
+        for device in found
+    ]
 
 
 async def _device_list(context: ConsoleContext, devices: Devices) -> None:
     about = "Sorted by last activity (updated every 5 minutes). Select a device to see its charts."
     with card("All devices", about=about):
         table = ui.table(columns=DEVICE_COLUMNS, rows=[], row_key="id", pagination=15).classes(
-            "w-full cursor-pointer"
+            "w-full"
         )
         table.props("dense flat")
-        table.on("rowClick", lambda event: ui.navigate.to(f"/devices/{event.args[1]['id']}"))
+        table.add_slot("body-cell-id", address_cell("id"))
+        table.add_slot("body-cell-seen", time_cell("seen"))
         with ui.column() as empty:
-            empty_state('No devices yet. Start some with "tally sim boards".')
+            empty_state(
+                "No devices yet. Create an API key and configure a board with it, "
+                'or start virtual boards with "tally sim boards".'
+            )
 
     async def refresh() -> None:
         page, _ = await devices.services.devices.by_activity(MAX_DEVICES, None)
@@ -90,73 +130,25 @@ def _device_row(device: Device, now: datetime) -> dict[str, str]:
     return {
         "id": device.hardware_id,
         "name": device.friendly_name or "",
-        "seen": format_ago((now - datetime.fromisoformat(device.last_seen_at)).total_seconds()),
+        "href": address(device_path(device.hardware_id)),
+        "seen": iso_time(device.last_seen_at),
+        "seen_label": format_ago(
+            (now - datetime.fromisoformat(device.last_seen_at)).total_seconds()
+        ),
         "firmware": device.firmware_version,
         "sensors": ", ".join(device.capabilities.sensors),
     }
 
 
-async def _keys(context: ConsoleContext, devices: Devices) -> None:
-    with card(
-        "API keys",
-        about="Devices authenticate with an API key. A key is shown only once, when it is created.",
-    ):
-        with ui.row().classes("items-center"):
-            description = ui.input("Description of the new key").classes("w-64")
-            create_button = ui.button("Create key", icon="key")
-        key_list = ui.column().classes("w-full gap-1")
-
-    async def refresh() -> None:
-        page, _ = await devices.services.keys.newest_first(MAX_KEYS, None)
-        key_list.clear()
-        with key_list:
-            for key in page:
-                _key_row(context, devices, key, refresh)
-
-    async def create() -> None:
-        async with context.changes.audited("api_key_create", "devices/api-keys"):
-            _, raw = await devices.services.keys.create(description.value or None)
-        with ui.dialog() as dialog, ui.card():
-            ui.label("Copy the key now. It is not shown again.").props("role=heading aria-level=2")
-            ui.label(raw).classes("text-weight-bold").style("font-family: monospace").props(
-                "data-new-key=1"
-            )
-            ui.button("Done", on_click=dialog.close)
-        dialog.value = True
-        description.set_value("")
-        await refresh()
-
-    context.changes.control(create_button, create)
-    await refresh()
-
-
-def _key_row(
-    context: ConsoleContext, devices: Devices, key: ApiKey, refresh: Callable[[], Any]
-) -> None:
-    async def revoke() -> None:
-        async with context.changes.audited("api_key_revoke", f"devices/api-keys/{key.key_id}"):
-            await devices.services.keys.revoke(key.key_id)
-        await refresh()
-
-    with ui.row().classes("items-center gap-3"):
-        ui.icon("key" if key.is_active else "key_off").props("aria-hidden=true")
-        ui.label(key.description or "No description")
-        ui.label(f"Created {_day(key.created_at)}, last used {_day(key.last_used_at)}").classes(
-            "tally-quiet tally-small"
-        )
-        if key.is_active:
-            button = ui.button("Revoke").props("flat dense color=negative no-caps")
-            context.changes.control(button, revoke)
-        else:
-            ui.label("revoked").classes("text-negative")
-
-
 async def _device(context: ConsoleContext, devices: Devices, device: Device) -> None:
-    about = f"Firmware {device.firmware_version}, first seen {_day(device.first_registered_at)}"
-    heading(
-        device.friendly_name or device.hardware_id,
-        about if device.friendly_name is None else f"{device.hardware_id}. {about}",
-    )
+    heading(device.friendly_name or device.hardware_id)
+    with ui.row().classes("gap-x-4 gap-y-0 tally-quiet"):
+        if device.friendly_name is not None:
+            ui.label(device.hardware_id)
+        ui.label(f"Firmware {device.firmware_version}")
+        with ui.row().classes("gap-1"):
+            ui.label("First seen")
+            local_time(device.first_registered_at)
     with card("Live readings"):
         latest = Region(ui.row().classes("gap-8"))
     with ui.row().classes("items-end gap-4 w-full"):
@@ -171,6 +163,7 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
         try:
             reading = await devices.services.history.latest(device.hardware_id)
         except NotFound:
+            latest.show((), lambda: empty_state("No readings yet. The device sends the first."))
             return
         latest.show(reading.sensors, lambda: _sensor_values(reading))
         now = context.clock.milliseconds()
@@ -182,9 +175,9 @@ async def _device(context: ConsoleContext, devices: Devices, device: Device) -> 
             if sensor not in sensor_charts:
                 with charts, card(sensor):
                     sensor_charts[sensor] = (
-                        ui.echart(_chart())
+                        ui.echart(_chart(sensor_unit(sensor)))
                         .classes("w-full h-56")
-                        .props(f"aria-label='{sensor} over time'")
+                        .props(f"role=img aria-label='{sensor} over time'")
                     )
             points = [[bucket.from_ms, round(float(bucket.mean), 3)] for bucket in series.buckets]
             sensor_charts[sensor].options["series"] = [line(sensor, points)]
@@ -206,7 +199,7 @@ def _rename_form(context: ConsoleContext, devices: Devices, device: Device) -> N
         target = f"devices/devices/{device.hardware_id}"
         async with context.changes.audited("device_rename", target):
             await devices.services.devices.rename(device.hardware_id, name.value or None)
-        ui.notify("Renamed. The name applies from the next reading.")
+        show_confirmation("Renamed. The name applies from the next reading.")
 
     context.changes.control(ui.button("Rename").props("flat no-caps"), rename)
 
@@ -214,20 +207,15 @@ def _rename_form(context: ConsoleContext, devices: Devices, device: Device) -> N
 def _sensor_values(reading: Reading) -> None:
     for name, value in sorted(reading.sensors.items()):
         with ui.column().classes("gap-0"):
-            ui.label(f"{float(value):,.2f}".rstrip("0").rstrip(".")).classes(
+            amount = f"{float(value):,.2f}".rstrip("0").rstrip(".")
+            ui.label(f"{amount} {sensor_unit(name)}".strip()).classes(
                 "text-h5 text-weight-medium tally-numbers"
             )
             ui.label(name).classes("tally-quiet tally-small")
 
 
-def _day(timestamp: str | None) -> str:
-    return (
-        "never" if timestamp is None else f"{datetime.fromisoformat(timestamp):%Y-%m-%d %H:%M} UTC"
-    )
-
-
-def _chart() -> dict[str, Any]:
-    options = line_chart(x_axis={"type": "time"}, bottom=62, legend=False)
+def _chart(unit: str) -> dict[str, Any]:
+    options = line_chart(x_axis={"type": "time"}, unit=unit, bottom=62, legend=False)
     options["yAxis"]["scale"] = True
     return options | {
         "dataZoom": [{"type": "inside"}, {"type": "slider", "height": 18, "bottom": 10}]

@@ -1,12 +1,9 @@
-"""The home page: a tile per backend, request rates, engines and jobs."""
+"""The home page: a tile per backend, request rates, latencies, engines and jobs."""
 
-from collections.abc import Sequence
-from statistics import fmean
 from typing import Any, Final
 
 from nicegui import ui
 
-from tally.console.charts import CLOCK, line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.dashboard import (
     ENGINE_REFRESH_SECONDS,
@@ -18,12 +15,11 @@ from tally.console.engines import EngineStatus
 from tally.console.formatting import format_ago, format_duration
 from tally.console.shell import Region, Shell, card
 from tally.console.tiles import STATUS_ICONS, TILES, BackendTile, absent_tile
+from tally.console.traffic_charts import traffic_charts
 from tally.kit.jobs import JobOutcome
 
 ABOUT: Final = "Live status of all backends. Select a tile for details."
 DEMO: Final = "Demo: simulated users and services send real requests to the backends."
-# Samples (seconds) per moving average.
-WINDOW_SAMPLES: Final = 10
 JOB_COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "name", "label": "Job", "field": "name", "align": "left"},
     {"name": "outcome", "label": "Last run", "field": "outcome", "align": "left"},
@@ -37,7 +33,7 @@ JOB_CELL: Final = """
 OUTCOME_CELL: Final = """
 <q-td :props="props"><div class="row no-wrap items-center" style="gap: .4rem">
 <q-icon :name="props.row.icon" :class="props.row.colour" size="xs" aria-hidden="true" />
-<span>{{ props.row.outcome }}</span></div>
+<span :title="props.row.at">{{ props.row.outcome }}</span></div>
 <div v-if="props.row.error" class="text-negative tally-small">{{ props.row.error }}</div></q-td>
 """
 OUTCOME_ICONS: Final = {
@@ -54,9 +50,8 @@ def add_home_pages(shell: Shell, context: ConsoleContext, dashboard: Dashboard) 
                 ui.icon("theater_comedy").props("aria-hidden=true")
                 ui.label(DEMO)
         _tiles(context, dashboard)
-        with ui.element("div").classes("tally-halves"):
-            _traffic(context)
-            _engines(context, dashboard)
+        traffic_charts(context)
+        _engines(context, dashboard)
         _jobs(context)
 
 
@@ -75,48 +70,6 @@ def _tiles(context: ConsoleContext, dashboard: Dashboard) -> None:
             tile.show(contents[name], context.traffic.latest(name))
 
     ui.timer(REFRESH_SECONDS, refresh)
-
-
-def _traffic(context: ConsoleContext) -> None:
-    names = [backend.name for backend in TILES if backend.name in context.backends]
-    with card(
-        "Requests per second",
-        about="Last three minutes, ten-second moving average",
-    ):
-        axis = {"type": "time", "axisLabel": {"formatter": CLOCK}}
-        chart = (
-            ui.echart(line_chart(x_axis=axis))
-            .classes("w-full h-64")
-            .props("aria-label='Requests per second by backend'")
-        )
-
-    def refresh() -> None:
-        times = [round(timestamp * 1000) for timestamp in context.traffic.timestamps]
-        chart.options["series"] = []
-        for name in names:
-            rates = _moving_average(
-                [sample.requests for sample in context.traffic.by_backend[name]]
-            )
-            # A backend has no samples before its first request: its rate was 0.
-            points = list(zip(times, [0.0] * (len(times) - len(rates)) + rates, strict=True))
-            # The first averages cover too few samples; skip them once there are enough others.
-            chart.options["series"].append(
-                line(
-                    name.capitalize(),
-                    points[WINDOW_SAMPLES - 1 :] if len(points) > 2 * WINDOW_SAMPLES else points,
-                )
-            )
-        chart.update()
-
-    ui.timer(2.0, refresh)
-
-
-def _moving_average(values: Sequence[float]) -> list[float]:
-    """Smooth the values: requests arrive in bursts."""
-    return [
-        round(fmean(values[max(0, end - WINDOW_SAMPLES) : end]), 1)
-        for end in range(1, len(values) + 1)
-    ]
 
 
 def _engines(context: ConsoleContext, dashboard: Dashboard) -> None:
@@ -178,6 +131,7 @@ def _job_row(context: ConsoleContext, name: str) -> dict[str, str]:
         "outcome": "not run yet",
         "took": "",
         "error": "",
+        "at": "",
         "icon": "schedule",
         "colour": "tally-quiet",
     }
@@ -192,6 +146,7 @@ def _job_row(context: ConsoleContext, name: str) -> dict[str, str]:
         "outcome": f"{outcome}, {when}",
         "took": format_duration(run.seconds),
         "error": run.error or "",
+        "at": f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC",
         "icon": icon,
         "colour": colour,
     }

@@ -12,6 +12,7 @@ from nicegui import ui
 from tally.console.context import ConsoleContext
 from tally.console.formatting import pluralize
 from tally.console.shell import Region, card
+from tally.console.toasts import report_problem
 
 # The console also runs where the extra "demo" is not installed.
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Iphone:
             if self._match_id in app.follows.followed:
                 await app.follows.unfollow(self._match_id)
             elif not await app.follows.follow(self._match_id):
-                ui.notify(phone.api.last_error or "Request failed", type="warning")
+                report_problem(phone.api.last_error or "Request failed")
         self.refresh()
 
     async def swipe(self) -> None:

@@ -6,7 +6,9 @@ from typing import Final
 
 from nicegui import ui
 
+from tally.console.formatting import pluralize
 from tally.console.links import link, player_path
+from tally.console.local_time import local_time
 from tally.console.shell import Region, card, empty_state
 from tally.errors import TallyError
 from tally.scoreboard.model.scores import Standing
@@ -56,7 +58,12 @@ class LeaderboardView:
         except TallyError as error:
             self.total.set_text(error.message)
             return
-        self.total.set_text(f"{page.total_players:,} players")
+        players = pluralize(page.total_players, "player", "players")
+        self.total.set_text(
+            f"{page.total_players:,} {players}"
+            if page.standings
+            else "No players yet. They appear when they score for the first time."
+        )
         self._arrange_rows(list(page.standings))
         await self._show_redis_state()
 
@@ -100,15 +107,16 @@ class LeaderboardView:
         with self.history:
             link("Open the player's page", player_path(user_id))
             if not page.events:
-                empty_state("No games yet.")
+                empty_state("No games yet. Points appear here when the player scores.")
             for event in page.events:
                 with ui.row().classes("gap-3 tally-numbers"):
-                    ui.label(f"{event.created_at:%H:%M:%S} UTC").classes("tally-quiet")
+                    local_time(event.created_at, "clock").classes("tally-quiet")
                     ui.label(f"{event.score_delta:+}").classes("text-positive text-weight-medium")
                     ui.label(f"to {event.score_after:,}, {event.action_id.split('-')[0]}")
 
 
 def _standing(standing: Standing, name: str) -> None:
     ui.label(str(standing.rank)).classes("text-weight-bold tally-numbers").style("width: 2rem")
-    ui.label(name).classes("col ellipsis")
+    with ui.element("div").classes("col ellipsis"):
+        link(name, player_path(standing.user_id))
     ui.label(f"{standing.score:,}").classes("text-weight-medium tally-numbers")

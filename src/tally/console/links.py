@@ -60,7 +60,7 @@ def block_link(path: str) -> ui.link:
     return ui.link(target=path).classes("tally-block-link")
 
 
-def link_cell(name: str, field: str = "href") -> str:
+def address_cell(name: str, field: str = "href") -> str:
     """Return the template of a table cell whose text links to the address in the row's `field`.
 
     Rows hold the result of `address`, because a template cannot compute it.

@@ -47,9 +47,18 @@ def time_cell(field: str, kind: TimeFormat = "minute") -> str:
 
     The row has the time in `field`, empty for none, and a text in `<field>_label`.
     """
+    return _cell(f"props.row.{field}", kind, f"props.row.{field}_label")
+
+
+def sortable_time_cell() -> str:
+    """Return the template of a cell whose value is a text such as `2026-01-31 12:00:00 UTC`."""
+    return _cell("props.value?.replace(' ', 'T').replace(' UTC', 'Z')", "second", "undefined")
+
+
+def _cell(at: str, kind: TimeFormat, label: str) -> str:
     component = LocalTime.component
     tag = component.tag if component is not None else "time"
     return (
-        f'<q-td :props="props"><{tag} :at="props.row.{field}" format="{kind}"'
-        f' :label="props.row.{field}_label" /></q-td>'
+        f'<q-td :props="props"><{tag} :at="{at}" format="{kind}"'
+        f' style="white-space: nowrap" :label="{label}" /></q-td>'
     )

@@ -12,20 +12,30 @@ from typing import Final
 from fastapi import FastAPI
 from nicegui import core, ui
 from nicegui.storage import Storage
-from starlette.routing import Mount
+from starlette.routing import BaseRoute, Mount
 
 from tally.console.access import AccessMiddleware
+from tally.console.api_keys import add_api_key_pages
 from tally.console.boards import add_board_pages
 from tally.console.collect import add_collect_pages
 from tally.console.context import ConsoleContext
 from tally.console.cricket import add_cricket_pages
 from tally.console.dashboard import Dashboard
-from tally.console.data import add_data_pages
+from tally.console.data_pages.export import ExportRoute
+from tally.console.data_pages.index import add_data_index
+from tally.console.data_pages.item import add_item_page
+from tally.console.data_pages.table import add_table_page
 from tally.console.devices import add_devices_pages
 from tally.console.home import add_home_pages
 from tally.console.login import LoginPage
 from tally.console.not_found import NotFoundPage
 from tally.console.open_pages import OpenPages
+from tally.console.operations.alarms import add_alarm_pages
+from tally.console.operations.backups import BackupRoute, add_backup_page
+from tally.console.operations.jobs import add_job_pages
+from tally.console.operations.logs import add_log_page
+from tally.console.operations.operators import add_operator_page
+from tally.console.operations.webhooks import add_webhook_pages
 from tally.console.page_owners import bind_pages_to_sessions
 from tally.console.players import add_player_pages
 from tally.console.protection import ProtectionMiddleware, add_nonces
@@ -77,8 +87,17 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_scoreboard_pages,
         add_board_pages,
         add_player_pages,
+        add_api_key_pages,
         add_devices_pages,
-        add_data_pages,
+        add_data_index,
+        add_table_page,
+        add_item_page,
+        add_job_pages,
+        add_log_page,
+        add_backup_page,
+        add_webhook_pages,
+        add_alarm_pages,
+        add_operator_page,
         add_results_page,
     ):
         add_pages(shell, context)
@@ -87,7 +106,8 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
     add_nonces()
     bind_pages_to_sessions()
     core.app.add_exception_handler(404, NotFoundPage(shell).respond)
-    console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    downloads: list[BaseRoute] = [ExportRoute(context).route, BackupRoute(context).route]
+    console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, routes=downloads)
     ui.run_with(
         console,
         title="Tally",

@@ -39,6 +39,14 @@ NAVIGATION: Final = (
     ),
     NavigationGroup(
         "Operations",
-        (NavigationEntry("/data", "Data", "table_chart"),),
+        (
+            NavigationEntry("/data", "Data", "table_chart"),
+            NavigationEntry("/operations/jobs", "Jobs", "schedule"),
+            NavigationEntry("/operations/logs", "Logs", "subject"),
+            NavigationEntry("/operations/backups", "Back-ups", "save"),
+            NavigationEntry("/operations/webhooks", "Webhooks", "webhook"),
+            NavigationEntry("/operations/alarms", "Alarms", "notifications"),
+            NavigationEntry("/operations/operators", "Operators", "group"),
+        ),
     ),
 )

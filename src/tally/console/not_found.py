@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from tally.console.access import SESSION
 from tally.console.links import HOME
-from tally.console.shell import Shell, not_found
+from tally.console.shell import Shell, show_not_found
 
 
 class NotFoundPage:
@@ -24,5 +24,5 @@ class NotFoundPage:
         with Client(page("", title="Page not found · Tally"), request=request) as client:
             self._shell.frame(request.url.path)
             path = request.url.path.removeprefix(request.scope.get("root_path", ""))
-            not_found("Page not found", f"The console has no page {path}.", HOME, "Home")
+            show_not_found("Page not found", f"The console has no page {path}.", HOME, "Home")
             return client.build_response(request, client.status_code)

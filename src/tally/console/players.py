@@ -6,7 +6,18 @@ from typing import Final
 from nicegui import ui
 
 from tally.console.context import ConsoleContext
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
+from tally.console.links import player_path
+from tally.console.local_time import local_time
+from tally.console.search import MAX_RESULTS, SearchResult
+from tally.console.shell import (
+    Region,
+    Shell,
+    card,
+    empty_state,
+    heading,
+    not_started,
+    show_not_found,
+)
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model.accounts import PlayerSession, parse_user_id
@@ -20,6 +31,8 @@ MAX_EVENTS: Final = 50
 
 def add_player_pages(shell: Shell, context: ConsoleContext) -> None:
     scoreboard = context.backend("scoreboard", Scoreboard)
+    if scoreboard is not None:
+        shell.search.add("Players", partial(_find, scoreboard.services))
 
     @shell.page("/scoreboard/players/{user_id}", "Player", is_headed=False)
     async def player(user_id: str) -> None:
@@ -29,13 +42,23 @@ def add_player_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             user = await scoreboard.services.accounts.find(parse_user_id(user_id))
         except TallyError as error:
-            not_found("Player", error.message, "/scoreboard", "Leaderboard")
+            show_not_found("Player", error.message, "/scoreboard", "Leaderboard")
             return
-        heading(user.username, f"Registered on {user.created_at:%Y-%m-%d}")
+        heading(user.username)
+        with ui.row().classes("gap-1 tally-quiet"):
+            ui.label("Registered on")
+            local_time(user.created_at, "day")
         view = PlayerView(context, scoreboard.services, user.user_id)
         view.show()
         await view.refresh()
         ui.timer(2.0, view.refresh, immediate=False)
+
+
+async def _find(services: ScoreboardServices, text: str) -> list[SearchResult]:
+    return [
+        SearchResult(user.username, player_path(user.user_id), f"User ID {user.user_id}")
+        for user in await services.accounts.search(text, MAX_RESULTS)
+    ]
 
 
 class PlayerView:
@@ -142,10 +165,10 @@ def _draw_lines(lines: list[str]) -> None:
 
 def _draw_history(events: tuple[ScoreEvent, ...]) -> None:
     if not events:
-        empty_state("No games yet.")
+        empty_state("No games yet. Points appear here when the player scores.")
     for event in events:
         with ui.row().classes("gap-3 tally-numbers"):
-            ui.label(f"{event.created_at:%Y-%m-%d %H:%M:%S} UTC").classes("tally-quiet")
+            local_time(event.created_at, "second").classes("tally-quiet")
             ui.label(f"{event.score_delta:+}").classes("text-weight-medium")
             ui.label(f"to {event.score_after:,}")
             for change in event.boards:
@@ -155,10 +178,12 @@ def _draw_history(events: tuple[ScoreEvent, ...]) -> None:
 
 def _draw_sessions(sessions: list[PlayerSession]) -> None:
     if not sessions:
-        empty_state("No active session.")
+        empty_state("No active session. The player has to sign in.")
     for session in sessions:
         with ui.column().classes("gap-0"):
-            ui.label(f"Since {session.created_at:%Y-%m-%d %H:%M} UTC").classes("tally-numbers")
+            with ui.row().classes("gap-1 tally-numbers"):
+                ui.label("Since")
+                local_time(session.created_at)
             client = session.client
             ui.label(
                 f"{client.ip_address or 'no address'}, {client.user_agent or 'no agent'}"

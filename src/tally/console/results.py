@@ -6,7 +6,7 @@ from nicegui import ui
 
 from tally.console.context import ConsoleContext
 from tally.console.links import SEARCH, block_link, table_path
-from tally.console.search import MAX_RESULTS, SearchGroup, SearchResult, matches
+from tally.console.search import MAX_RESULTS, SearchGroup, SearchResult, contains_words
 from tally.console.shell import Shell, card, empty_state
 
 
@@ -16,7 +16,7 @@ def add_results_page(shell: Shell, context: ConsoleContext) -> None:
         return [
             SearchResult(table.name, table_path(table.name), f"Key {', '.join(table.key_names)}")
             for table in tables
-            if matches(text, table.name)
+            if contains_words(text, table.name)
         ]
 
     shell.search.add("Tables", find_tables)

@@ -80,7 +80,7 @@ class Search:
         return SearchGroup(kind, tuple(found[:MAX_RESULTS]))
 
 
-def matches(text: str, *values: str | None) -> bool:
+def contains_words(text: str, *values: str | None) -> bool:
     """Return whether each word of the text occurs in one of the values, in any case."""
     haystack = " ".join(value.casefold() for value in values if value)
     return all(word in haystack for word in text.casefold().split())

@@ -13,8 +13,13 @@ from tally.console.search import MAX_TEXT
 
 FIELD: Final = "q"
 PLACEHOLDER: Final = "Search (press /)"
-# The key "/" focuses the box, unless the reader is typing.
-SHORTCUT: Final = """
+# The key "/" focuses the box, unless the reader is typing. Wide tables scroll, so the keyboard has
+# to reach them; Quasar has no property for it.
+SCRIPT: Final = """
+new MutationObserver(() => {
+  for (const element of document.querySelectorAll(".q-table__middle:not([tabindex])"))
+    element.setAttribute("tabindex", "0");
+}).observe(document.documentElement, {childList: true, subtree: true});
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, textarea, select, [contenteditable=true]")) return;
@@ -31,7 +36,7 @@ def search_box() -> None:
     """Render the form. It needs no connection to the server."""
     request = ui.context.client.request
     nonce = getattr(request.state, NONCE)
-    ui.add_head_html(f'<script nonce="{nonce}">{SHORTCUT}</script>')
+    ui.add_head_html(f'<script nonce="{nonce}">{SCRIPT}</script>')
     text = request.query_params.get(FIELD, "") if request.url.path.endswith(SEARCH) else ""
     form = ui.element("form").classes("tally-search").props("role=search method=get")
     form.props["action"] = address(SEARCH)

@@ -80,9 +80,9 @@ class Shell:
             ui.label(f"{operator.name} ({operator.role.value})").classes(
                 "text-weight-medium tally-operator"
             ).props("data-operator=1")
-            ui.button("Sign out", icon="logout", on_click=self._sign_out).props(
-                f"flat dense no-caps title='Sign out {operator.name}'"
-            )
+            ui.button("Sign out", icon="logout", on_click=self._sign_out).classes(
+                "tally-sign-out"
+            ).props(f"flat dense no-caps title='Sign out {operator.name}'")
 
     async def _sign_out(self) -> None:
         session = page_session()
@@ -101,9 +101,9 @@ def _navigation_link(entry: NavigationEntry, *, is_current: bool) -> None:
 
 def _time_zone_note() -> None:
     with ui.row().classes("tally-quiet tally-small gap-1 q-mt-md").props("role=note"):
-        ui.label("Times are in your time zone:")
+        ui.label("Your time zone:")
         time_zone()
-        ui.label("Point at a time to see it in UTC.")
+        ui.label("· Point at a time to see it in UTC.")
 
 
 def heading(title: str, about: str = "") -> None:
@@ -143,7 +143,7 @@ class Region:
             draw()
 
 
-def not_found(title: str, message: str, path: str, back: str) -> None:
+def show_not_found(title: str, message: str, path: str, back: str) -> None:
     """Fill the page with the reason why there is nothing, and respond with 404.
 
     `path` and `back` are the address and the text of the link to where the reader can go on.

@@ -39,6 +39,8 @@ body { background: #f6f7f5; color: #1c2321; }
 .tally-bar .q-linear-progress__track { opacity: .18; }
 .q-table th { font-weight: 600; color: #4a5450; } .body--dark .q-table th { color: #b4beb9; }
 .q-btn { text-transform: none; }
+/* Shows requests that the console does not make, and has no name for screen readers. */
+.q-loading-bar { display: none; }
 .nicegui-content { padding: 1.25rem; max-width: 1280px; margin: 0 auto; }
 .tally-tiles, .tally-halves, .tally-thirds, .tally-main-side, .tally-side-main, .tally-phone-side {
   display: grid; gap: 1rem; width: 100%; grid-template-columns: minmax(0, 1fr); }
@@ -68,6 +70,12 @@ body { background: #f6f7f5; color: #1c2321; }
 .body--dark .q-drawer { background: #1d2421; }
 .body--dark .tally-drawer { background: #1d2421; --q-primary: #6fd0b8; }
 .tally-list { list-style: none; margin: 0; padding: 0; width: 100%; }
+.tally-key > .col { min-width: 0; }
+.tally-key { display: flex; align-items: center; gap: .75rem; padding: .5rem 0; }
+.tally-key + .tally-key > .col { min-width: 0; }
+.tally-key { border-top: 1px solid rgb(127 140 134 / .3); }
+.tally-secret { font-family: monospace; overflow-wrap: anywhere; user-select: all; }
+.tally-dialog { max-width: min(34rem, 92vw); }
 .tally-group { padding: .9rem .6rem .3rem; }
 .tally-nav { display: flex; align-items: center; gap: .75rem; width: 100%;
   padding: .45rem .6rem; border-radius: 8px; }

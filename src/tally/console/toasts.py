@@ -7,7 +7,7 @@ from nicegui import ui
 PROBLEM_MILLISECONDS: Final = 15_000
 
 
-def confirm(message: str) -> None:
+def show_confirmation(message: str) -> None:
     """Show that something was done."""
     ui.notify(message, type="positive", progress=True)
 

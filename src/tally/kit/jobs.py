@@ -8,16 +8,18 @@
 
 A run may hold a lock shared by all instances and may have a deadline. A run that fails, times out
 or does not get the lock is logged and counted, and the timer continues. `JobRunner.run` triggers a
-run manually. A job may return the seconds until its next run to override its interval.
+run manually. A job may return the seconds until its next run to override its interval. A paused job
+skips its scheduled runs, but can be run manually.
 """
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Self, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 from tally.errors import NotFound
 from tally.kit import logs
@@ -27,6 +29,8 @@ from tally.kit.locks import LockedElsewhere, LockLost, Locks, run_with_lock
 from tally.kit.metrics import Metrics
 
 JobFunction: TypeAlias = Callable[[], Awaitable[float | None]]
+# Finished runs per job that an instance remembers.
+MAX_HISTORY: Final = 50
 
 _log = logs.logger()
 _system_rng = random.SystemRandom()
@@ -98,6 +102,12 @@ class JobRun:
     error: str | None = None
 
 
+class JobPauses(Protocol):
+    """Which jobs are paused, on all instances."""
+
+    async def is_paused(self, name: str) -> bool: ...
+
+
 class JobRunner:
     """Runs the jobs of an instance; an async context manager that runs the timers while open."""
 
@@ -110,9 +120,15 @@ class JobRunner:
         *,
         grace: float = 10,
         rng: random.Random = _system_rng,
+        pauses: JobPauses | None = None,
     ) -> None:
         self.jobs = {job.name: job for job in jobs}
         self.last_runs: dict[str, JobRun] = {}
+        # Finished runs, oldest first.
+        self.history: dict[str, deque[JobRun]] = {
+            name: deque(maxlen=MAX_HISTORY) for name in self.jobs
+        }
+        self.next_runs: dict[str, datetime] = {}
         if len(self.jobs) < len(jobs):
             raise ValueError("two jobs have the same name")
         if locks is None and any(
@@ -124,6 +140,7 @@ class JobRunner:
         self._locks = locks
         self._grace = grace
         self._rng = rng
+        self._pauses = pauses
         self._running = {name: asyncio.Lock() for name in self.jobs}
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._is_stopping = False
@@ -169,14 +186,23 @@ class JobRunner:
 
     async def _repeat(self, job: Job) -> None:
         # Spreads the first runs of instances that start together.
-        await self._clock.sleep(self._rng.uniform(0, job.interval * job.jitter))
+        await self._wait(job, self._rng.uniform(0, job.interval * job.jitter))
         while not self._is_stopping:
             started = self._clock.monotonic()
-            _, next_interval = await self._run_once(job)
+            next_interval = None
+            if not await self._is_paused(job):
+                _, next_interval = await self._run_once(job)
             interval = job.interval if next_interval is None else next_interval
             interval *= self._rng.uniform(1 - job.jitter, 1 + job.jitter)
             if not self._is_stopping:
-                await self._clock.sleep(max(0.0, started + interval - self._clock.monotonic()))
+                await self._wait(job, max(0.0, started + interval - self._clock.monotonic()))
+
+    async def _wait(self, job: Job, seconds: float) -> None:
+        self.next_runs[job.name] = self._clock.now() + timedelta(seconds=seconds)
+        await self._clock.sleep(seconds)
+
+    async def _is_paused(self, job: Job) -> bool:
+        return self._pauses is not None and await self._pauses.is_paused(job.name)
 
     async def _run_once(self, job: Job) -> tuple[JobRun, float | None]:
         """Return the finished run and the seconds until the next one if the job set them.
@@ -225,6 +251,7 @@ class JobRunner:
 
     def _record(self, name: str, run: JobRun) -> None:
         self.last_runs[name] = run
+        self.history[name].append(run)
         self._metrics.job_runs.labels(name, run.outcome).inc()
         self._metrics.job_duration.labels(name).observe(run.seconds)
         self._metrics.job_last_run.labels(name).set(self._clock.time_ns() / 1e9)

@@ -258,6 +258,14 @@ class InstanceSettings:
             " backup, in backup.key of the data directory.",
         ),
     )
+    backup_dir: Path | None = field(
+        default=None,
+        metadata=setting(
+            PATH,
+            "Directory of the backups that operators create in the console, outside the data"
+            " directory. Default: next to it, with -backups at the end of its name.",
+        ),
+    )
     cursor_secret: Secret | None = field(
         default=None,
         metadata=setting(

@@ -117,6 +117,8 @@ class ApiKey:
     # The boards that may use the key; empty: every board, or those of the group.
     hardware_ids: tuple[str, ...] = ()
     group: str | None = None
+    # How the key starts, to recognise it; None for keys of earlier versions.
+    prefix: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ API_KEYS = Table(
         Attribute("description", "S", about="set by an operator"),
         Attribute("hardware_ids", "L", about="the boards that may use the key"),
         Attribute("group", "S", about="the group whose boards may use the key"),
+        Attribute("key_prefix", "S", about="the first 8 characters of the key"),
         Attribute("gsi1pk", "S", required=True, about='always "api_keys"'),
         Attribute("gsi1sk", "S", required=True, about="equals created_at"),
     ),
@@ -247,6 +248,8 @@ def key_item(key: ApiKey) -> Item:
         item["hardware_ids"] = list(key.hardware_ids)
     if key.group is not None:
         item["group"] = key.group
+    if key.prefix is not None:
+        item["key_prefix"] = key.prefix
     return item
 
 
@@ -260,4 +263,5 @@ def _key(item: Mapping[str, Any]) -> ApiKey:
         last_used_at=item.get("last_used_at"),
         hardware_ids=tuple(item.get("hardware_ids", ())),
         group=item.get("group"),
+        prefix=item.get("key_prefix"),
     )

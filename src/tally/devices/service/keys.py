@@ -30,6 +30,8 @@ LAST_USED_INTERVAL: Final = timedelta(minutes=5)
 # A server with the key in its cache accepts a revoked key for up to this long.
 KEY_CACHE_SECONDS: Final = 4.0
 MAX_KEY_BOARDS: Final = 100
+# Of 64 characters; the rest has 224 random bits.
+PREFIX_LENGTH: Final = 8
 
 _raw_key = re.compile(r"[0-9a-f]{64}")
 
@@ -80,6 +82,7 @@ class ApiKeyService:
             description=None
             if description is None
             else check_text(description, "description", 256),
+            prefix=raw[:PREFIX_LENGTH],
         )
         return key, raw
 

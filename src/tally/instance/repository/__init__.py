@@ -4,6 +4,7 @@ from typing import Final
 
 from tally.instance.repository.console_sessions import ConsoleSessionRepository
 from tally.instance.repository.consumers import ConsumerRepository
+from tally.instance.repository.job_pauses import JobPauseRepository
 from tally.instance.repository.operator_audit import OperatorAuditRepository
 from tally.instance.repository.operators import OperatorRepository
 from tally.instance.repository.probes import ProbeRepository
@@ -20,4 +21,5 @@ REPOSITORIES: Final[tuple[type, ...]] = (
     ConsumerRepository,
     WebhookRepository,
     DeliveryRepository,
+    JobPauseRepository,
 )

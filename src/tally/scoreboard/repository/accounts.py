@@ -34,6 +34,13 @@ UPDATE users SET username = coalesce($2, username), email = coalesce($3, email),
 WHERE id = $1 RETURNING {_COLUMNS}
 """
 
+# Reads all accounts, because a part of a name has no index: only for operators.
+_SEARCH: Final = f"""
+SELECT {_COLUMNS} FROM users
+WHERE strpos(lower(username), $1) > 0 OR lower(email) = $1 OR id::text = $1
+ORDER BY lower(username) = $1 DESC, lower(username) LIMIT $2
+"""
+
 # Part of the same statement, so that an unknown login takes as many requests as a known one.
 _IS_KNOWN_ADDRESS: Final = """
 EXISTS (SELECT FROM known_addresses WHERE user_id = users.id AND network = $2::inet)
@@ -132,6 +139,11 @@ class AccountRepository:
         if row is None:
             raise NotFound("User does not exist", code="user_not_found")
         return _user(row)
+
+    async def search(self, text: str, limit: int) -> list[User]:
+        """Find accounts by a part of the username, or by the whole id or email address."""
+        rows = await self.database.rows("search_accounts", _SEARCH, text.lower(), limit)
+        return [_user(row) for row in rows]
 
     async def find(self, user_id: str) -> User | None:
         row = await self.database.row(

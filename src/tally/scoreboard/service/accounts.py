@@ -137,6 +137,10 @@ class PlayerAccounts:
             raise Conflict("The password was changed meanwhile", code="password_changed")
         _log.info("Password changed", action="password_changed")
 
+    async def search(self, text: str, limit: int) -> list[User]:
+        """Find accounts for an operator, the one with exactly this username first."""
+        return await self.accounts.search(text, limit)
+
     async def _confirm_password(
         self, user_id: str, current: str, client: ClientInfo
     ) -> UserCredentials:

@@ -55,6 +55,13 @@ class HourlyRateLimit:
 API_TOKEN: Final = "made-up-sportmonks-token-of-some-length"  # noqa: S105
 PER_PAGE: Final = 100
 TEAM_GROUP_SIZE: Final = 10
+# Invented: the teams at home, then those that visit them.
+TEAM_NAMES: Final = (
+    *("Pier Pelicans", "Orchard Otters", "Granite Goats", "Valley Voles", "Canal Kestrels"),
+    *("Moor Martens", "Quarry Quails", "Estuary Egrets", "Bridge Badgers", "Summit Stoats"),
+    *("Forest Foxes", "Copper Cranes", "Island Ibises", "Lakeside Larks", "Tundra Terns"),
+    *("Windmill Wrens", "River Ravens", "Coast Cormorants", "Prairie Plovers", "Dune Dotterels"),
+)
 
 
 class UnknownMatch(Exception):
@@ -198,9 +205,10 @@ def _scheduled_fixture(
         derived_id(f"season {league_name} {starts_at.year}"),
     )
     size = TEAM_GROUP_SIZE
-    home = f"{league_name} {number % size + 1}"
-    away = f"{league_name} {(number // size + number + 1) % size + size + 1}"
-    home_id, away_id = derived_id(f"team {home}"), derived_id(f"team {away}")
+    home = TEAM_NAMES[number % size]
+    away = TEAM_NAMES[(number // size + number + 1) % size + size]
+    # A team of the same name in another league is another team.
+    home_id, away_id = (derived_id(f"team {league_name} {name}") for name in (home, away))
     stage_id, venue_id = derived_id(f"stage {season_id}"), derived_id(f"venue {home}")
     empty: dict[str, list[Any]] = {
         name: [] for name in ("runs", "scoreboards", "batting", "bowling", "balls", "lineup")

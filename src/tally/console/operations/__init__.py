@@ -1,0 +1,1 @@
+"""The pages for operating an instance: jobs, logs, back-ups, webhooks, alarms and operators."""
