@@ -113,11 +113,15 @@ class LoginRequest(StrictStruct, frozen=True):
 
 
 class UpdateAccountRequest(StrictStruct, frozen=True):
-    """Fields that are absent keep their value; an `avatar_url` of null removes the avatar."""
+    """Fields that are absent keep their value; an `avatar_url` of null removes the avatar.
+
+    An `email` requires the `current_password`.
+    """
 
     username: Username | msgspec.UnsetType = msgspec.UNSET
     email: Email | msgspec.UnsetType = msgspec.UNSET
     avatar_url: AvatarUrl | msgspec.UnsetType | None = msgspec.UNSET
+    current_password: CurrentPassword | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChangePasswordRequest(StrictStruct, frozen=True):
