@@ -8,7 +8,7 @@ from nicegui import ui
 
 from tally.console.access import page_session
 from tally.console.context import ConsoleContext
-from tally.console.operations.elements import TIME_CELL, link_cell, show_time, time_text
+from tally.console.operations.elements import TIME_CELL, relative_link_cell, show_time, time_text
 from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
 from tally.devices.model.alarms import Alarm, AlarmEntry, AlarmRule, describe_condition
 from tally.devices.model.records import PageKey
@@ -79,7 +79,7 @@ class AlarmList:
                 .classes("w-full")
                 .props("dense flat wrap-cells hide-pagination :rows-per-page-options='[0]'")
             )
-            self._table.add_slot("body-cell-id", link_cell("alarms/"))
+            self._table.add_slot("body-cell-id", relative_link_cell("alarms/"))
             self._table.add_slot("body-cell-raised", TIME_CELL)
             with ui.column() as self._empty:
                 empty_state("No alarm has this state.")

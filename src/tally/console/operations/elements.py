@@ -25,7 +25,7 @@ def show_time(at: datetime | str | None, *, never: str = "never") -> None:
     local_time(at, "second", never=never).classes("tally-numbers")
 
 
-def link_cell(prefix: str = "") -> str:
+def relative_link_cell(prefix: str = "") -> str:
     """Return the template of a table cell that links to `prefix` and the value.
 
     The address is relative, because a proxy may serve the console under another path.
@@ -37,7 +37,9 @@ def link_cell(prefix: str = "") -> str:
     )
 
 
-def confirm(changes: Changes, question: str, verb: str, run: Callable[[], Awaitable[None]]) -> None:
+def ask_to_confirm(
+    changes: Changes, question: str, verb: str, run: Callable[[], Awaitable[None]]
+) -> None:
     """Ask before a change that cannot be undone."""
 
     async def confirmed() -> None:

@@ -9,7 +9,7 @@ from nicegui import ui
 from tally.console.access import page_session
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_duration, format_span
-from tally.console.operations.elements import TIME_CELL, link_cell, show_time, time_text
+from tally.console.operations.elements import TIME_CELL, relative_link_cell, show_time, time_text
 from tally.console.shell import Shell, card, empty_state, heading
 from tally.errors import Conflict
 from tally.instance.repository.job_pauses import JobPause
@@ -45,7 +45,7 @@ def add_job_pages(shell: Shell, context: ConsoleContext) -> None:
                 .classes("w-full")
                 .props("dense flat wrap-cells")
             )
-            table.add_slot("body-cell-name", link_cell("jobs/"))
+            table.add_slot("body-cell-name", relative_link_cell("jobs/"))
 
         async def refresh() -> None:
             paused = await context.administration.job_pauses.all()

@@ -34,7 +34,7 @@ MESSAGE_CELL: Final = """
 props.row.data }}</div></q-td>
 """
 REQUEST_CELL: Final = """
-<q-td :props="props"><a class="text-primary"
+<q-td :props="props"><a v-if="props.value" class="text-primary"
 :href="'logs?request=' + encodeURIComponent(props.value)">{{ props.value }}</a></q-td>
 """
 

@@ -9,7 +9,7 @@ from nicegui import ui
 
 from tally.console.access import page_session
 from tally.console.context import ConsoleContext
-from tally.console.operations.elements import TIME_CELL, confirm, show_secret, time_text
+from tally.console.operations.elements import TIME_CELL, ask_to_confirm, show_secret, time_text
 from tally.console.shell import Region, Shell, card
 from tally.errors import Conflict, Invalid
 from tally.instance.repository.operator_audit import AuditRecord
@@ -118,7 +118,7 @@ class OperatorView:
         if name == page_session().operator.name:
             raise Conflict("You cannot remove yourself; another operator can")
         question = f"Remove {name}? The token becomes invalid, and open sessions end."
-        confirm(self._context.changes, question, "Remove", partial(self._remove, name))
+        ask_to_confirm(self._context.changes, question, "Remove", partial(self._remove, name))
 
     async def _remove(self, name: str) -> None:
         async with self._context.changes.audited("operator_remove", name):

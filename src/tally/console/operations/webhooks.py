@@ -13,8 +13,8 @@ from nicegui import ui
 from tally.console.context import ConsoleContext
 from tally.console.operations.elements import (
     TIME_CELL,
-    confirm,
-    link_cell,
+    ask_to_confirm,
+    relative_link_cell,
     show_secret,
     time_text,
 )
@@ -82,7 +82,7 @@ class WebhookListView:
                 .classes("w-full")
                 .props("dense flat wrap-cells")
             )
-            self._table.add_slot("body-cell-id", link_cell("webhooks/"))
+            self._table.add_slot("body-cell-id", relative_link_cell("webhooks/"))
             self._table.add_slot("body-cell-created", TIME_CELL)
             with ui.column() as self._empty:
                 empty_state("No webhook is registered.")
@@ -181,7 +181,7 @@ class WebhookView:
 
     async def _confirm_delete(self) -> None:
         question = "Delete this webhook and its deliveries?"
-        confirm(self._changes, question, "Delete", self._delete)
+        ask_to_confirm(self._changes, question, "Delete", self._delete)
 
     async def _delete(self) -> None:
         async with self._changes.audited("webhook_delete", f"webhooks/{self._id}"):
