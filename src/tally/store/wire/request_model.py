@@ -31,6 +31,8 @@ _REQUIRED: Final = {
     "CreateTableInput": ("AttributeDefinitions", "KeySchema"),
     "UpdateGlobalSecondaryIndexAction": ("ProvisionedThroughput",),
 }
+# What stands for a required member: an index may change the throughput of either billing mode.
+_ALTERNATIVES: Final = {"ProvisionedThroughput": ("OnDemandThroughput", "WarmThroughput")}
 _MAX_LENGTHS: Final = {"KeySchema": 2}  # the model has the limit of indexes with long keys
 _NAMED_TABLE: Final = ("CreateTable", "DeleteTable", "DescribeTable", "DescribeTimeToLive")
 _MIN_NAME, _MAX_NAME = 3, 255
@@ -121,7 +123,7 @@ class RequestModel:
                 raise _not_a_structure(name, value)
             for member, camel, is_required in members:
                 content = value.get(member)
-                if content is None and not is_required:
+                if content is None and not (is_required and _is_missing(value, member)):
                     continue
                 where = f"{path}.{camel}" if path else camel
                 if content is None:
@@ -213,6 +215,10 @@ class RequestModel:
             ]
             return f"{name}({', '.join(members)})"
         return "null" if value is None else str(value)
+
+
+def _is_missing(value: Any, member: str) -> bool:
+    return all(value.get(name) is None for name in _ALTERNATIVES.get(member, ()))
 
 
 def _check_present(value: Any, _path: str, _problems: list[str]) -> None:
