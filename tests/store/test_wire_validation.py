@@ -121,6 +121,20 @@ def start_at(key: Any) -> Body:
             ),
         ),
         (
+            "UpdateItem",
+            {**PLAIN, "Key": KEY, "Expected": {"n": {"Exists": True}}},
+            f"{ENVELOPE}{INVALID}Value must be provided when Exists is true for Attribute: n",
+        ),
+        (
+            "Scan",
+            {
+                **PLAIN,
+                "ScanFilter": {"n": {"ComparisonOperator": "NULL"}},
+                "ConditionalOperator": "OR",
+            },
+            "ConditionalOperator can only be used when Filter or Expected has two or more elements",
+        ),
+        (
             "BatchWriteItem",
             {"RequestItems": {"plain": [{"PutRequest": {"Item": {"n": TYPED[":n"]}}}]}},
             "The provided key element does not match the schema",

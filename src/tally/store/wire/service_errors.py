@@ -67,6 +67,7 @@ _ENVELOPED: Final = (
     "ExpressionAttributeValues can only be specified",
     *("Input collection contains duplicates", f"{_INVALID_VALUES}Input collection ["),
     *(f"{_INVALID_VALUES}An ", f"{_INVALID_VALUES}Binary sets", f"{_INVALID_VALUES}Null attribute"),
+    *(f"{_INVALID_VALUES}Value ", f"{_INVALID_VALUES}Exists and ComparisonOperator"),
 )
 
 
