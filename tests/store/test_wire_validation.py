@@ -120,6 +120,33 @@ def start_at(key: Any) -> Body:
                 " Attribute: n"
             ),
         ),
+        ("PutItem", put({"M": {"": {"NULL": True}}}), "Empty attribute name"),
+        (
+            "PutItem",
+            put({"M": {"x" * 65536: {"NULL": True}}}),
+            "Attribute name is too large, must be less than 65536 bytes",
+        ),
+        (
+            "DeleteItem",
+            delete(f"v IN (:v{', :v' * 100})", ONE),
+            (
+                "Invalid ConditionExpression: The IN operator is provided with too many operands;"
+                " number of operands: 102"
+            ),
+        ),
+        (
+            "DeleteItem",
+            delete(f"v = :{'v' * 255}", {f":{'v' * 255}": {"NULL": True}}),
+            (
+                "ExpressionAttributeValues contains invalid key: The expression attribute map"
+                " contains a key that is too long;"
+            ),
+        ),
+        (
+            "DescribeTable",
+            {"TableName": "x" * 256},
+            "TableName must be at least 3 characters long and at most 255 characters long",
+        ),
         (
             "UpdateItem",
             {**PLAIN, "Key": KEY, "Expected": {"n": {"Exists": True}}},

@@ -249,7 +249,8 @@ def _check_named_table(body: Any) -> None:
     name = body.get(_TABLE)
     if name is None:
         raise invalid("The parameter 'TableName' is required but was not present in the request")
-    if isinstance(name, str) and len(name) < _MIN_NAME:
+    is_arn = isinstance(name, str) and name.startswith(_ARN_PREFIX)
+    if isinstance(name, str) and not is_arn and not _MIN_NAME <= len(name) <= _MAX_NAME:
         raise invalid(
             f"TableName must be at least {_MIN_NAME} characters long and at most {_MAX_NAME}"
             " characters long"
@@ -261,7 +262,7 @@ def _check_table_name(value: Any, path: str, problems: list[str]) -> None:
     if not name:
         limit = "Member must have length greater than or equal to 1"
         problems.append(_violation(name, path, limit))
-    elif len(name) > (1024 if name.startswith(_ARN_PREFIX) else 255):
+    elif len(name) > (1024 if name.startswith(_ARN_PREFIX) else _MAX_NAME):
         limit = "Member must have length less than or equal to 1024"
         problems.append(_violation(name, path, limit))
     elif not name.startswith(_ARN_PREFIX) and not _TABLE_NAME.fullmatch(name):

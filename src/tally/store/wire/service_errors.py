@@ -138,6 +138,11 @@ _EVALUATION_ERRORS: Final = (
         r"index (\S+): the key attribute (.+) has (\d+) bytes; the limit is (\d+)",
         _LONG_INDEX_KEY,
     ),
+    (r"an attribute name must have .*, not 0$", "Empty attribute name"),
+    (
+        r"an attribute name must have 1 to \d+ bytes, not",
+        "Attribute name is too large, must be less than 65536 bytes",
+    ),
     (r"values may nest at most", "Nesting Levels have exceeded supported limits"),
 )
 _EVALUATION: Final = tuple((re.compile(pattern), text) for pattern, text in _EVALUATION_ERRORS)
