@@ -351,6 +351,28 @@ def test_a_table_has_at_most_50_tags(url: str) -> None:
     assert "Invalid TableArn" in call(url, "ListTagsOfResource", {"ResourceArn": "x"})[1]["message"]
 
 
+@pytest.mark.parametrize(
+    ("arn", "kind"),
+    [
+        ("table/plain", "ValidationException"),
+        ("arn:aws:dynamodb:local:000000000000", "ValidationException"),
+        ("arn:aws:dynamodb:local:000000000000:stream/plain", "ValidationException"),
+        ("arn:aws:sqs:local:000000000000:plain", "AccessDeniedException"),
+        ("arn:aws:dynamodb:local:000000000000:table/absent", "ResourceNotFoundException"),
+    ],
+)
+def test_only_tables_have_tags(url: str, arn: str, kind: str) -> None:
+    status, response = call(url, "ListTagsOfResource", {"ResourceArn": arn})
+    assert (status, response["__type"].rpartition("#")[2]) == (400, kind)
+
+
+def test_tags_of_the_service_cannot_be_set(url: str) -> None:
+    arn = call(url, "DescribeTable", PLAIN)[1]["Table"]["TableArn"]
+    tags = [{"Key": "aws:owner", "Value": "x"}]
+    response = call(url, "TagResource", {"ResourceArn": arn, "Tags": tags})[1]
+    assert response["message"] == f"{INVALID}Tag keys must not start with aws: Key: aws:owner"
+
+
 def test_a_null_member_is_absent_and_a_fraction_is_cut_off(url: str) -> None:
     names = call(url, "ListTables", {})[1]["TableNames"]
     assert call(url, "ListTables", {"Limit": None})[1]["TableNames"] == names

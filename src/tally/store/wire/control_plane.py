@@ -31,7 +31,7 @@ from tally.store.wire.table_metadata import (
     stream_metadata,
     write_metadata,
 )
-from tally.store.wire.table_names import table_name
+from tally.store.wire.table_names import check_resource, table_name
 from tally.store.wire.table_requests import read_stream, read_table
 from tally.store.wire.table_settings import (
     apply_settings,
@@ -192,10 +192,7 @@ class ControlPlane:
             raise table_not_found(name) from None
 
     async def _find_resource(self, body: Body) -> tuple[str, TableMetadata]:
-        if not body["ResourceArn"].startswith("arn:"):
-            raise invalid(
-                "Invalid TableArn: Invalid ResourceArn provided as input " + body["ResourceArn"]
-            )
+        check_resource(body["ResourceArn"])
         try:
             table = await self._engine.describe_table(table_name(body["ResourceArn"]))
         except (TableNotFound, ServiceError):

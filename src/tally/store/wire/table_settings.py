@@ -12,6 +12,7 @@ from tally.store.wire.table_requests import attribute_types, read_index
 
 Body = Mapping[str, Any]
 _MAX_TAGS: Final = 50
+_RESERVED_TAG: Final = "aws:"
 _MAX_UNITS: Final = 10**12
 _BLOCKED: Final = (
     "This operation cannot be performed with given input values. Please contact DynamoDB service"
@@ -172,6 +173,10 @@ def changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetad
 
 
 def read_tags(body: Body) -> dict[str, str]:
+    """Read the tags of a request; the service keeps some keys for itself."""
+    for tag in body.get("Tags") or ():
+        if tag["Key"].lower().startswith(_RESERVED_TAG):
+            raise _parameter(f"Tag keys must not start with {_RESERVED_TAG} Key: {tag['Key']}")
     return {tag["Key"]: tag["Value"] for tag in body.get("Tags") or ()}
 
 
