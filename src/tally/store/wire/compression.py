@@ -17,7 +17,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 _LEVEL: Final = 1  # a page of 1 MB takes about 10 ms
 
 
-def decode_body(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes:
+def decompress_payload(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes:
     """Return the content of a request; it has at most `limit` bytes, also if it is compressed."""
     encoding = headers.get(b"content-encoding", b"identity").strip().lower()
     if encoding == b"identity":
@@ -33,7 +33,7 @@ def decode_body(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> byte
         raise not_serializable(error.message) from None
 
 
-def encode_body(accepted: bytes, body: bytes) -> tuple[bytes, bytes]:
+def compress_payload(accepted: bytes, body: bytes) -> tuple[bytes, bytes]:
     """Return the body of a response and its header of the encoding, if it has one."""
     if len(body) < MIN_COMPRESSED_BYTES or not _accepts_gzip(accepted):
         return body, b""

@@ -16,7 +16,7 @@ import msgspec
 from tally.errors import TallyError
 from tally.kit.connection_table import ConnectionTable
 from tally.kit.hosts import AllowedHosts
-from tally.store.wire.compression import decode_body, encode_body
+from tally.store.wire.compression import compress_payload, decompress_payload
 from tally.store.wire.request_ids import RequestIds
 from tally.store.wire.service import ServedStore
 from tally.store.wire.service_errors import ServiceError, coral_error
@@ -202,7 +202,7 @@ class WireConnection(asyncio.Protocol):
         keep_alive = request.keep_alive
         try:
             self._check(request)
-            payload = decode_body(request.values, request.body, MAX_BODY_BYTES)
+            payload = decompress_payload(request.values, request.body, MAX_BODY_BYTES)
         except ServiceError as error:
             self._write(error.status, msgspec.json.encode(error.body), keep_alive=keep_alive)
             return
@@ -266,7 +266,7 @@ class WireConnection(asyncio.Protocol):
         """Send a response; `accepted` are the encodings that the client accepts."""
         if self._is_closing or self.transport.is_closing():
             return
-        body, encoding = encode_body(accepted, body) if accepted else (body, b"")
+        body, encoding = compress_payload(accepted, body) if accepted else (body, b"")
         self.transport.write(
             b"HTTP/1.1 %b\r\n%bcontent-type: application/x-amz-json-1.0\r\ncontent-length: %d\r\n"
             b"x-amzn-requestid: %b\r\nx-amz-crc32: %d\r\n%b%b\r\n%b"
