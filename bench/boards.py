@@ -32,10 +32,11 @@ _ADD_BANDS = """
 INSERT INTO rank_bands SELECT id, 1, 9223372036854775807, '-infinity',
     'ffffffff-ffff-ffff-ffff-ffffffffffff', 0 FROM unnest($1::text[]) AS ids (id)
 """
+# Ordered, because PostgreSQL begins scans of large tables where others are, so that parts overlap.
 _FILL = """
 INSERT INTO board_scores (user_id, board, season, total_score, score_first_reached_at)
 SELECT user_id, $1, 1, (random() * 1000000)::bigint, now() - random() * interval '1 day'
-FROM (SELECT user_id FROM scores OFFSET $2 LIMIT $3) players
+FROM (SELECT user_id FROM scores ORDER BY user_id OFFSET $2 LIMIT $3) players
 """
 _SIZE = "SELECT pg_total_relation_size('board_scores') + pg_total_relation_size('rank_bands')"
 _SET_BOARDS = "UPDATE completed_actions SET boards = $1 WHERE action_id = ANY($2)"

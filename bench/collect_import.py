@@ -33,7 +33,8 @@ async def imports() -> AsyncIterator[Line]:
     async with open_bench(dataset) as bench:
         await at_rate(bench.deliver, dataset.events(_WARM_UP_EVENTS), RATE)
         await bench.wait_until_applied()
-        cpu, started = bench.server.cpu_seconds(), time.monotonic()
+        cpu, wait = bench.server.cpu_seconds(), bench.server.core_wait_seconds()
+        started = time.monotonic()
         await asyncio.gather(*(_request_sync(bench, user) for user in dataset.importers))
         alone = await at_rate(bench.deliver, dataset.events(RATE), RATE)
         loads = [alone]
@@ -43,8 +44,10 @@ async def imports() -> AsyncIterator[Line]:
             loads.append(await at_rate(bench.deliver, dataset.events(RATE * _CHUNK_SECONDS), RATE))
         seconds = time.monotonic() - started
         cpu = bench.server.cpu_seconds() - cpu
+        wait = bench.server.core_wait_seconds() - wait
         imported = await _count_imported(bench, dataset.importers)
-        yield _line(merge_loads(loads), seconds, cpu, imported)
+        shares = f"server CPU {cpu / seconds:.0%}, waiting for a core {wait / seconds:.0%}"
+        yield _line(merge_loads(loads), seconds, shares, imported)
 
 
 async def _request_sync(bench: CollectBench, user: BenchUser) -> None:
@@ -67,11 +70,11 @@ async def _count_imported(bench: CollectBench, users: Sequence[BenchUser]) -> in
     return sum([await repository.count_workouts(user.user_id) for user in users])
 
 
-def _line(load: Load, seconds: float, cpu_seconds: float, imported: int) -> Line:
+def _line(load: Load, seconds: float, shares: str, imported: int) -> Line:
     expected = _IMPORTERS * _HISTORY
     note = (
         f"{load.describe()}; {imported:,} of {expected:,} activities imported in {seconds:.0f} s:"
-        f" {imported / seconds:,.0f} activities/s; server CPU {cpu_seconds / seconds:.0%}"
+        f" {imported / seconds:,.0f} activities/s; {shares}"
     )
     microseconds = load.quantile(0.5) * 1e6
     return Line(

@@ -28,6 +28,10 @@ class Program:
         """Return the CPU time used so far by all threads."""
         return sum(_cpu_seconds(pid) for pid in self._processes())
 
+    def core_wait_seconds(self) -> float:
+        """Return how long all threads together were ready but had no core."""
+        return sum(_schedule_seconds(pid, 1) for pid in self._processes())
+
     def _processes(self) -> list[int]:
         """Return the program and its children, such as the store's writer process."""
         files = Path(f"/proc/{self.pid}/task").glob("*/children")
@@ -43,9 +47,13 @@ def _memory(pid: int) -> float:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Return the nanoseconds of all threads; /proc/PID/stat counts in steps of 10 ms."""
+    """Return the time of all threads; /proc/PID/stat counts in steps of 10 ms."""
+    return _schedule_seconds(pid, 0)
+
+
+def _schedule_seconds(pid: int, column: int) -> float:
     files = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(file.read_text(encoding="utf-8").split()[0]) for file in files) / 1e9
+    return sum(int(file.read_text(encoding="utf-8").split()[column]) for file in files) / 1e9
 
 
 def stolen_seconds() -> float:

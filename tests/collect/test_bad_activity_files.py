@@ -77,6 +77,8 @@ VALUE_CASES: dict[str, Case] = {
         ("in space", lambda: edited("GPX", b"<ele>400.0", b"<ele>1e9"), "elevation"),
         ("no time", lambda: edited("GPX", b"</ele><time>20", b"</ele><time>xx"), "time must be"),
         ("a century", lambda: edited("GPX", b"</ele><time>20", b"</ele><time>19"), "elapsed time"),
+        ("a rocket", lambda: files.gpx(replace(RIDE, seconds=99)), "speed of the workout"),
+        ("at once", lambda: files.tcx(replace(RIDE, seconds=0)), "speed of the workout"),
         (
             "negative distance",
             lambda: edited("TCX", b"<DistanceMeters>10000.0", b"<DistanceMeters>-1"),

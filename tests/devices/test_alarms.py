@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tally.devices.repository.alarm_rules import AlarmRuleRepository
+from tally.devices.repository.alarm_watch import AlarmWatchRepository
 from tally.devices.repository.alarms import AlarmRepository
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
@@ -179,6 +180,58 @@ async def test_silence_raises_an_alarm_until_a_reading_arrives(
     await sender.send(20, age_seconds=650)
     await sender.expect("cleared")
     await delete_rule(server, rule)
+
+
+async def test_silence_counts_from_the_registration_of_a_board(
+    server: DevicesServer, key: str
+) -> None:
+    """Also if the board never sends a reading, and if rules change meanwhile."""
+    first = await new_sender(server, key)
+    rule = await new_rule(server, {"kind": "silence", "seconds": 600}, first, scope={})
+    await first.send(20)
+    await first.expect_evaluated()
+    await server.clock.advance(500)
+    new = await new_sender(server, key)
+    await server.clock.advance(599)
+    await first.expect("open")
+    other = await new_rule(server, HOT, first)
+    await first.expect("open")
+    assert await new.states() == []
+    await server.clock.advance(2)
+    await new.expect("open")
+    await delete_rule(server, other)
+    await delete_rule(server, rule)
+
+
+async def test_boards_may_send_again_after_an_interruption(store_target: StoreTarget) -> None:
+    """While no instance runs, no board can be heard; one that stays silent raises an alarm."""
+    settings = await store_target.new_settings()
+    async with open_server(settings) as before:
+        key = await before.new_key()
+        senders = [await new_sender(before, key) for _ in range(2)]
+        await new_rule(before, {"kind": "silence", "seconds": 600}, senders[0], scope={})
+        for sender in senders:
+            await sender.send(20)
+            await sender.expect_evaluated()
+        await before.clock.advance(20)
+        watch = AlarmWatchRepository(before.application.store)
+        await wait_for(lambda: _has_evaluated_at(watch, before.clock.milliseconds()))
+    await before.clock.advance(3_600)
+    async with open_server(settings, before.clock) as after:
+        senders[0].server = senders[1].server = after
+        await senders[0].send(20)
+        await senders[0].expect_evaluated()
+        await after.clock.advance(599)
+        await senders[0].send(20)
+        await senders[0].expect_evaluated()
+        assert await senders[1].states() == []
+        await after.clock.advance(2)
+        await senders[1].expect("open")
+        assert await senders[0].states() == []
+
+
+async def _has_evaluated_at(watch: AlarmWatchRepository, time: int) -> bool:
+    return await watch.evaluated_ms() == time
 
 
 async def test_a_rule_of_a_group_follows_its_members(server: DevicesServer, key: str) -> None:

@@ -4,19 +4,24 @@ import asyncio
 import random
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from tally.devices.model.records import Number
+from tally.devices.model.rollups import SensorRollup
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.readings import DEVICE_READINGS
+from tally.devices.repository.rollup_items import decode_rollup, encode_rollup
 from tally.devices.repository.rollups import DEVICE_ROLLUPS, RollupRepository
-from tally.devices.service import rollup_builder
+from tally.devices.service import change_backlog, rollup_builder
 from tally.devices.service.rollup_builder import RollupBuilder
 from tally.devices.service.rollups import RollupConsumer
 from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.tasks import cancel_all
+from tally.store.access import access_pattern
 from tests.devices.factories import random_readings, write_readings
 from tests.devices.harness import (
     DAY_MS,
@@ -128,6 +133,34 @@ async def test_roll_ups_outlive_expired_readings_and_a_rebuild(tmp_path: Path) -
         assert await counts(server, board, "humidity_pct") == before
         await server.store_readings(board, [board.reading(99 * 144 + 1)])
         assert sum(await counts(server, board, "humidity_pct")) == 101
+
+
+async def test_readings_share_a_transaction_of_the_roll_ups_unless_a_chart_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_backlog, "GATHERING_SECONDS", 3_600)
+    board = Board()
+    async with open_server(make_settings(data_dir=tmp_path)) as server:
+        apply = access_pattern(RollupRepository.apply)
+        assert apply is not None
+        meter = server.application.store.meters.of(apply).whole
+        await wait_until_built(server)
+        await server.store_readings(board, [board.reading(0)])
+        assert await counts(server, board, "humidity_pct") == [1]
+        before = meter.calls
+        for number in range(1, 21):
+            await server.store_readings(board, [board.reading(number)])
+        assert meter.calls == before
+        assert await counts(server, board, "humidity_pct") == [21]
+        assert meter.calls == before + 1
+
+
+@pytest.mark.parametrize("value", [0, -7, 10**37, Decimal("-0.000125"), Decimal("1E+100")])
+def test_stored_roll_ups_are_exact_and_those_of_older_versions_are_read(value: Number) -> None:
+    rollup = SensorRollup(2, 3 * Decimal(value), value, 2 * value, (1, value), (2, value))
+    assert decode_rollup(encode_rollup(rollup)) == rollup
+    total = str(rollup.total)
+    assert decode_rollup([2, total, value, 2 * value, 1, value, 2, value]) == rollup
 
 
 async def test_a_consumer_whose_changes_were_trimmed_builds_everything_again(

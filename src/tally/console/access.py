@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 from nicegui.elements.mixins.disableable_element import DisableableElement
-from nicegui.nicegui import _exception_handler_404
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -82,13 +81,6 @@ class AccessMiddleware:
         if session is not None and not scope["path"].startswith(scope["root_path"] + SOCKET):
             await self._sessions.extend(session)
         return session
-
-
-async def respond_not_found(request: Request, error: Exception) -> Response:
-    """Respond to an unknown path; only a signed-in operator gets a page, which needs memory."""
-    if getattr(request.state, SESSION) is None:
-        return PlainTextResponse("Not found", 404)
-    return await _exception_handler_404(request, error)
 
 
 def _refusal(scope: Scope, path: str) -> Response:

@@ -6,7 +6,8 @@ from typing import Final
 from nicegui import ui
 
 from tally.console.context import ConsoleContext
-from tally.console.shell import Region, Shell, card, empty_state, link_to, not_started
+from tally.console.links import link, player_path
+from tally.console.shell import Region, Shell, card, empty_state, not_started
 from tally.errors import TallyError
 from tally.scoreboard.model.boards import (
     Board,
@@ -157,8 +158,7 @@ def _draw_standings(page: LeaderboardPage) -> None:
         with ui.row().classes("w-full items-center q-px-sm no-wrap tally-numbers"):
             ui.label(str(row.rank)).classes("text-weight-bold").style("width: 2rem")
             if row.user_id:
-                name = ui.label(row.username).classes("col ellipsis")
-                link_to(name, f"/scoreboard/players/{row.user_id}")
+                link(row.username, player_path(row.user_id)).classes("col ellipsis")
             else:
                 ui.label(row.username).classes("col ellipsis tally-quiet")
             ui.label(f"{row.score:,}").classes("text-weight-medium")

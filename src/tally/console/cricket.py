@@ -10,7 +10,7 @@ from tally.console.context import ConsoleContext
 from tally.console.iphone import Iphone
 from tally.console.live_updates import refresh_on_change
 from tally.console.matches import show_match_list
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
+from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
 from tally.cricket.model.ball_log import decode_ball_log
 from tally.cricket.model.display import ball_symbol
 from tally.cricket.model.event_texts import event_sentence, event_title
@@ -70,8 +70,7 @@ def add_cricket_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             view = await cricket.services.queries.matches.get(match_id)
         except TallyError as error:
-            heading("Match")
-            empty_state(error.message)
+            not_found("Match", error.message, "/cricket", "All matches")
             return
         held = ", held by an operator" if view.fixture.is_held else ""
         heading(

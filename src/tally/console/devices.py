@@ -10,7 +10,7 @@ from tally.console.charts import DAYS, HOURS, line, line_chart
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago
 from tally.console.live_updates import refresh_on_change
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
+from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
 from tally.devices.model.records import ApiKey, Device, Reading
 from tally.devices.wiring import Devices
 from tally.errors import NotFound, TallyError
@@ -59,8 +59,7 @@ def add_devices_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             selected = await devices.services.devices.get(hardware_id)
         except TallyError as error:
-            heading("Device")
-            empty_state(error.message)
+            not_found("Device", error.message, "/devices", "All devices")
             return
         await _device(context, devices, selected)
 

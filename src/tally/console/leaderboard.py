@@ -6,7 +6,8 @@ from typing import Final
 
 from nicegui import ui
 
-from tally.console.shell import Region, card, empty_state, link_to
+from tally.console.links import link, player_path
+from tally.console.shell import Region, card, empty_state
 from tally.errors import TallyError
 from tally.scoreboard.model.scores import Standing
 from tally.scoreboard.wiring import Scoreboard
@@ -97,7 +98,7 @@ class LeaderboardView:
         page = await self.scoreboard.services.accounts.history(user_id, MAX_EVENTS)
         self.history.clear()
         with self.history:
-            link_to(ui.label("Open the player's page"), f"/scoreboard/players/{user_id}")
+            link("Open the player's page", player_path(user_id))
             if not page.events:
                 empty_state("No games yet.")
             for event in page.events:

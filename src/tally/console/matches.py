@@ -9,7 +9,8 @@ from nicegui import ui
 
 from tally.console.context import ConsoleContext
 from tally.console.formatting import format_ago, format_span
-from tally.console.shell import Region, empty_state, link_to
+from tally.console.links import block_link, match_path
+from tally.console.shell import Region, empty_state
 from tally.cricket.service.queries.matches import MatchFilter, MatchView, TeamInMatch
 from tally.cricket.wiring.backend import Cricket
 
@@ -83,8 +84,10 @@ def _lists(rows: Sequence[_MatchRow]) -> None:
 
 
 def _match(match: _MatchRow) -> None:
-    with ui.card().classes("tally-card tally-tile w-full") as tile:
-        link_to(tile, f"/cricket/{match.match_id}")
+    with (
+        block_link(match_path(match.match_id)),
+        ui.card().classes("tally-card tally-tile w-full"),
+    ):
         with ui.row().classes("w-full items-start justify-between no-wrap"):
             with ui.column().classes("gap-0"):
                 for team in match.teams:

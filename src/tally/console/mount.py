@@ -14,7 +14,7 @@ from nicegui import core, ui
 from nicegui.storage import Storage
 from starlette.routing import Mount
 
-from tally.console.access import AccessMiddleware, respond_not_found
+from tally.console.access import AccessMiddleware
 from tally.console.boards import add_board_pages
 from tally.console.collect import add_collect_pages
 from tally.console.context import ConsoleContext
@@ -24,10 +24,12 @@ from tally.console.data import add_data_pages
 from tally.console.devices import add_devices_pages
 from tally.console.home import add_home_pages
 from tally.console.login import LoginPage
+from tally.console.not_found import NotFoundPage
 from tally.console.open_pages import OpenPages
 from tally.console.page_owners import bind_pages_to_sessions
 from tally.console.players import add_player_pages
 from tally.console.protection import ProtectionMiddleware, add_nonces
+from tally.console.results import add_results_page
 from tally.console.scoreboard import add_scoreboard_pages
 from tally.console.shell import Shell
 from tally.kit.tasks import cancel_all
@@ -77,13 +79,14 @@ def build_mounted_console(context: ConsoleContext, login: LoginPage) -> Console:
         add_player_pages,
         add_devices_pages,
         add_data_pages,
+        add_results_page,
     ):
         add_pages(shell, context)
     # The storage of closed tabs expires soon, so that it does not grow.
     Storage.max_tab_storage_age = TAB_SECONDS
     add_nonces()
     bind_pages_to_sessions()
-    core.app.add_exception_handler(404, respond_not_found)
+    core.app.add_exception_handler(404, NotFoundPage(shell).respond)
     console = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     ui.run_with(
         console,

@@ -6,7 +6,7 @@ from typing import Final
 from nicegui import ui
 
 from tally.console.context import ConsoleContext
-from tally.console.shell import Region, Shell, card, empty_state, heading, not_started
+from tally.console.shell import Region, Shell, card, empty_state, heading, not_found, not_started
 from tally.errors import TallyError
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model.accounts import PlayerSession, parse_user_id
@@ -29,8 +29,7 @@ def add_player_pages(shell: Shell, context: ConsoleContext) -> None:
         try:
             user = await scoreboard.services.accounts.find(parse_user_id(user_id))
         except TallyError as error:
-            heading("Player")
-            empty_state(error.message)
+            not_found("Player", error.message, "/scoreboard", "Leaderboard")
             return
         heading(user.username, f"Registered on {user.created_at:%Y-%m-%d}")
         view = PlayerView(context, scoreboard.services, user.user_id)

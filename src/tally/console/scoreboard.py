@@ -7,7 +7,8 @@ from nicegui import ui
 from tally.console.context import ConsoleContext
 from tally.console.demo_game import DemoGame, show_redis_switch
 from tally.console.leaderboard import LeaderboardView
-from tally.console.shell import Shell, link_to, not_started
+from tally.console.links import link
+from tally.console.shell import Shell, not_started
 from tally.scoreboard.wiring import Scoreboard
 
 ABOUT: Final = (
@@ -24,7 +25,7 @@ def add_scoreboard_pages(shell: Shell, context: ConsoleContext) -> None:
         if scoreboard is None:
             not_started("scoreboard")
             return
-        link_to(ui.label("Boards and seasons").props("data-boards=1"), "/scoreboard/boards")
+        link("Boards and seasons", "/scoreboard/boards").props("data-boards=1")
         view = LeaderboardView(scoreboard)
         with ui.element("div").classes("tally-main-side"):
             view.show_board()

@@ -1,29 +1,23 @@
-"""The frame around every page: header with navigation and operator, and shared page elements."""
+"""The frame around every page: navigation, search and operator, and shared page elements."""
 
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Final, ParamSpec
+from typing import ParamSpec
 
 from nicegui import ui
 
 from tally.console.access import page_session
 from tally.console.context import ConsoleContext
+from tally.console.links import HOME, block_link, link
+from tally.console.local_time import time_zone
+from tally.console.navigation import NAVIGATION, NavigationEntry
 from tally.console.open_pages import OpenPages
+from tally.console.search import Search
+from tally.console.search_box import search_box
 from tally.console.theme import apply_theme
 
 P = ParamSpec("P")
-
-HOME: Final = "/"
-# Path, label and icon of each page in the header.
-NAVIGATION: Final = (
-    ("/", "Home", "space_dashboard"),
-    ("/cricket", "Cricket", "sports_cricket"),
-    ("/collect", "Collect", "view_in_ar"),
-    ("/scoreboard", "Scoreboard", "leaderboard"),
-    ("/devices", "Devices", "sensors"),
-    ("/data", "Data", "table_chart"),
-)
 
 Page = Callable[P, Awaitable[None] | None]
 
@@ -34,6 +28,7 @@ class Shell:
     def __init__(self, context: ConsoleContext, open_pages: OpenPages) -> None:
         self._context = context
         self._open_pages = open_pages
+        self.search = Search(context.clock)
 
     def page(
         self, path: str, title: str, about: str = "", *, is_headed: bool = True
@@ -43,51 +38,50 @@ class Shell:
         def register(fill: Page[P]) -> None:
             @wraps(fill)
             async def render(*args: P.args, **kwargs: P.kwargs) -> None:
-                self._frame(path)
+                self.frame(path)
                 if is_headed:
                     heading(title, about)
                 result = fill(*args, **kwargs)
                 if inspect.isawaitable(result):
                     await result
+                _time_zone_note()
 
             ui.page(path, title=f"{title} · Tally")(render)
 
         return register
 
-    def _frame(self, path: str) -> None:
+    def frame(self, path: str) -> None:
+        """Render what every page has in common; `path` marks the current page."""
         apply_theme()
-        with (
-            ui.header(elevated=True)
-            .classes("items-center justify-between no-wrap q-px-md q-py-sm")
-            .props("aria-label='Tally'")
-        ):
-            with ui.row().classes("items-center gap-2 no-wrap"):
-                ui.icon("bolt", size="sm").props("aria-hidden=true")
-                ui.link("Tally", HOME).classes("text-h6 text-white no-underline tally-brand")
-            with (
-                ui.row()
-                .classes("items-center gap-1 no-wrap")
-                .props("role=navigation aria-label='Pages'")
-            ):
-                for target, name, icon in NAVIGATION:
-                    self._navigation_button(
-                        target,
-                        name,
-                        icon,
-                        is_current=target == path or (target != HOME and path.startswith(target)),
-                    )
+        drawer = ui.left_drawer(fixed=True, bordered=True).props("width=220")
+        with drawer.classes("tally-drawer"):
+            with ui.column().classes("gap-0 w-full").props("role=navigation aria-label='Pages'"):
+                for group in NAVIGATION:
+                    if group.title:
+                        ui.label(group.title).classes("tally-group tally-quiet tally-small")
+                    for entry in group.entries:
+                        _navigation_link(entry, is_current=entry.is_current(path))
             self._operator()
+        with ui.header(elevated=True).classes("tally-header").props("aria-label='Tally'"):
+            ui.button(icon="menu", on_click=drawer.toggle).props(
+                "flat round color=white aria-label='Navigation'"
+            ).classes("tally-menu")
+            with block_link(HOME).classes("tally-brand"):
+                ui.icon("bolt", size="sm").props("aria-hidden=true")
+                ui.label("Tally")
+            search_box()
+        # After the header, which would otherwise come before it.
+        ui.skip_link("Skip to the content", target=ui.context.client.content)
 
     def _operator(self) -> None:
         operator = page_session().operator
-        with ui.row().classes("items-center gap-1 no-wrap"):
+        with ui.column().classes("gap-1 w-full tally-rule q-pt-sm"):
+            ui.label("Signed in as").classes("tally-quiet tally-small")
             ui.label(f"{operator.name} ({operator.role.value})").classes(
-                "tally-small tally-operator ellipsis"
+                "text-weight-medium tally-operator"
             ).props("data-operator=1")
-            ui.button("Sign out", icon="logout", on_click=self._sign_out).classes(
-                "tally-nav"
-            ).props(
-                f"flat no-caps color=white aria-label='Sign out' title='Sign out {operator.name}'"
+            ui.button("Sign out", icon="logout", on_click=self._sign_out).props(
+                f"flat dense no-caps title='Sign out {operator.name}'"
             )
 
     async def _sign_out(self) -> None:
@@ -96,13 +90,20 @@ class Shell:
         await self._context.operators.record(session.operator, "console_sign_out", "console")
         await self._open_pages.close_ended()
 
-    def _navigation_button(self, target: str, name: str, icon: str, *, is_current: bool) -> None:
-        button = ui.button(name, icon=icon, on_click=lambda: ui.navigate.to(target)).classes(
-            "tally-nav"
-        )
-        button.props(f"flat no-caps color=white aria-label={name} title={name}")
-        if is_current:
-            button.props("aria-current=page").classes("bg-white/20")
+
+def _navigation_link(entry: NavigationEntry, *, is_current: bool) -> None:
+    with block_link(entry.path).classes("tally-nav") as element:
+        ui.icon(entry.icon, size="sm").props("aria-hidden=true")
+        ui.label(entry.label)
+    if is_current:
+        element.props("aria-current=page")
+
+
+def _time_zone_note() -> None:
+    with ui.row().classes("tally-quiet tally-small gap-1 q-mt-md").props("role=note"):
+        ui.label("Times are in your time zone:")
+        time_zone()
+        ui.label("Point at a time to see it in UTC.")
 
 
 def heading(title: str, about: str = "") -> None:
@@ -142,11 +143,18 @@ class Region:
             draw()
 
 
-def link_to(element: ui.element, path: str) -> None:
-    """Make an element a link that works with the mouse and the keyboard."""
-    element.classes("cursor-pointer").props("tabindex=0 role=link")
-    element.on("click", lambda: ui.navigate.to(path))
-    element.on("keydown.enter", lambda: ui.navigate.to(path))
+def not_found(title: str, message: str, path: str, back: str) -> None:
+    """Fill the page with the reason why there is nothing, and respond with 404.
+
+    `path` and `back` are the address and the text of the link to where the reader can go on.
+    """
+    ui.context.client.status_code = 404
+    heading(title)
+    empty_state(message)
+    with ui.row().classes("gap-4"):
+        link(back, path)
+        if path != HOME:
+            link("Home", HOME)
 
 
 def not_started(backend: str) -> None:

@@ -42,7 +42,7 @@ body { background: #f6f7f5; color: #1c2321; }
 .nicegui-content { padding: 1.25rem; max-width: 1280px; margin: 0 auto; }
 .tally-tiles, .tally-halves, .tally-thirds, .tally-main-side, .tally-side-main, .tally-phone-side {
   display: grid; gap: 1rem; width: 100%; grid-template-columns: minmax(0, 1fr); }
-.tally-tiles { grid-template-columns: repeat(auto-fit, minmax(min(100%, 270px), 1fr)); }
+.tally-tiles { grid-template-columns: repeat(auto-fit, minmax(min(100%, 235px), 1fr)); }
 .tally-thirds { grid-template-columns: repeat(auto-fit, minmax(min(100%, 165px), 1fr));
   gap: 1.25rem; }
 .tally-halves { grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); }
@@ -51,19 +51,40 @@ body { background: #f6f7f5; color: #1c2321; }
   .tally-side-main { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); }
   .tally-phone-side { grid-template-columns: minmax(0, 1fr) 340px; }
 }
-.tally-operator { max-width: 12rem; }
-@media (max-width: 1139px) {
-  .tally-nav .q-btn__content .block { position: absolute; width: 1px; height: 1px;
-    overflow: hidden; clip-path: inset(50%); }
-  .tally-nav { padding: 4px 8px; min-width: 0; }
-  .tally-nav .q-icon.on-left { margin-right: 0; }
-}
+.tally-operator { overflow-wrap: anywhere; }
+.tally-link { color: #0f5c4d; text-decoration: underline; }
+.body--dark .tally-link { color: #6fd0b8; }
+.tally-block-link { color: inherit; text-decoration: none; display: block; min-width: 0; }
+.tally-header { display: flex; flex-wrap: nowrap; align-items: center; gap: .5rem;
+  padding: .4rem .75rem; background: #0f5c4d; }
+.tally-brand { display: flex; align-items: center; gap: .4rem; color: white;
+  font-size: 1.25rem; font-weight: 500; flex: none; }
+.tally-search { margin-left: auto; flex: 0 1 24rem; min-width: 0; }
+.tally-search input { box-sizing: border-box; width: 100%; padding: .45rem .8rem; font: inherit;
+  color: #1c2321; background: white; border: 0; border-radius: 8px; }
+.tally-search input::placeholder { color: #4a5450; }
+.tally-drawer { display: flex; flex-direction: column; justify-content: space-between;
+  gap: 1rem; padding: .75rem; background: #ffffff; }
+.body--dark .q-drawer { background: #1d2421; }
+.body--dark .tally-drawer { background: #1d2421; --q-primary: #6fd0b8; }
+.tally-list { list-style: none; margin: 0; padding: 0; width: 100%; }
+.tally-group { padding: .9rem .6rem .3rem; }
+.tally-nav { display: flex; align-items: center; gap: .75rem; width: 100%;
+  padding: .45rem .6rem; border-radius: 8px; }
+.tally-nav:hover { background: rgb(127 140 134 / .14); }
+.tally-nav[aria-current=page] { background: #0f5c4d; color: white; }
+.q-notification { max-width: 34rem; font-size: 1rem; color: white !important; }
+@media (min-width: 1024px) { .tally-menu { display: none; } }
 @media (max-width: 599px) {
   .nicegui-content { padding: .75rem; }
-  .tally-brand, .tally-operator { display: none; }
+  .tally-brand .q-icon { display: none; }
 }
-a:focus-visible, button:focus-visible, [tabindex]:focus-visible {
+a:focus-visible, button:focus-visible, input:focus-visible, [tabindex]:focus-visible {
   outline: 3px solid #b5531c; outline-offset: 2px; }
+.body--dark a:focus-visible, .body--dark button:focus-visible,
+.body--dark [tabindex]:focus-visible { outline-color: #f0a56b; }
+.q-header a:focus-visible, .q-header button:focus-visible, .q-header input:focus-visible {
+  outline-color: #ffd28a; }
 """
 # The sign-in page has no other stylesheet.
 SIGN_IN_STYLE: Final = """

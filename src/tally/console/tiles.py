@@ -7,7 +7,7 @@ from nicegui import ui
 
 from tally.console.dashboard import BackendHealth, Tile
 from tally.console.formatting import format_duration, format_rate
-from tally.console.shell import link_to
+from tally.console.links import backend_path, block_link
 from tally.console.traffic import Traffic
 
 STATUS_ICONS: Final = {
@@ -99,8 +99,8 @@ def absent_tile(backend: BackendInfo) -> None:
 
 
 def _tile_card(backend: BackendInfo) -> ui.card:
-    tile = ui.card().classes("tally-card tally-tile").props(f"data-tile={backend.name}")
-    link_to(tile, f"/{backend.name}")
+    with block_link(backend_path(backend.name)).props(f"data-tile={backend.name}"):
+        tile = ui.card().classes("tally-card tally-tile w-full h-full")
     with tile:
         with ui.row().classes("items-center gap-2 no-wrap"):
             ui.icon(backend.icon, size="md").classes("text-primary").props("aria-hidden=true")

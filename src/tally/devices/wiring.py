@@ -21,6 +21,7 @@ from tally.devices.api.routes import devices_api
 from tally.devices.api.webhooks import alarm_source, reading_source
 from tally.devices.jobs import devices_jobs
 from tally.devices.repository.alarm_rules import AlarmRuleRepository
+from tally.devices.repository.alarm_watch import AlarmWatchRepository
 from tally.devices.repository.alarms import AlarmLog, AlarmRepository, changed_alarm
 from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.desired_states import DesiredStateRepository
@@ -80,6 +81,7 @@ REPOSITORIES: Final = (
     DesiredStateRepository,
     AlarmRuleRepository,
     AlarmRepository,
+    AlarmWatchRepository,
     AlarmLog,
     TokenBucketRepository,
     DeviceDeletionRepository,
@@ -103,7 +105,7 @@ class Devices:
 async def open_devices(dependencies: Dependencies) -> AsyncIterator[Devices]:
     """Open the backend. It has nothing to close."""
     rollups = _rollups(dependencies)
-    services = _services(dependencies, rollups.builder)
+    services = _services(dependencies, rollups)
     handlers = Handlers(
         services=services,
         auth=DevicesAuth(services.keys),
@@ -169,7 +171,8 @@ def _rollups(dependencies: Dependencies) -> _Rollups:
     return _Rollups(builder, consumer)
 
 
-def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServices:
+def _services(dependencies: Dependencies, rollups: _Rollups) -> DevicesServices:
+    builder = rollups.builder
     settings, clock, store = dependencies.settings, dependencies.clock, dependencies.store
     repository, readings = DeviceRepository(store), ReadingRepository(store)
     devices = FleetService(
@@ -184,7 +187,9 @@ def _services(dependencies: Dependencies, builder: RollupBuilder) -> DevicesServ
         clock,
         settings.devices_retention_days * 86_400,
     )
-    charts = ChartService(builder.measurements, builder.rollups, repository, builder)
+    charts = ChartService(
+        builder.measurements, builder.rollups, repository, builder, rollups.consumer.hurry
+    )
     history = ReadingHistory(readings, repository, clock)
     groups = GroupService(GroupRepository(store), devices)
     sensors = SensorService(
@@ -241,6 +246,7 @@ def _alarm_evaluator(dependencies: Dependencies) -> AlarmEvaluator:
     stores = AlarmStores(
         rules=AlarmRuleRepository(store),
         alarms=AlarmRepository(store),
+        watch=AlarmWatchRepository(store),
         groups=GroupRepository(store),
         measurements=MeasurementRepository(store),
     )

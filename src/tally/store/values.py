@@ -231,9 +231,14 @@ def _reject_float(value: float, where: str, _depth: int) -> int:
 
 def _measure_list(value: list[Any] | tuple[Any, ...], where: str, depth: int) -> int:
     check_depth(where, depth)
-    return CONTAINER_BYTES + sum(
-        measure_value(element, where, depth + 1) + ELEMENT_BYTES for element in value
-    )
+    size = CONTAINER_BYTES + ELEMENT_BYTES * len(value)
+    deeper = depth + 1
+    for element in value:
+        if type(element) is str and element.isascii():
+            size += len(element)
+        else:
+            size += _MEASURERS.get(type(element), _reject_type)(element, where, deeper)
+    return size
 
 
 def _measure_map(value: dict[str, Any], where: str, depth: int) -> int:

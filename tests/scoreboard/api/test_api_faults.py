@@ -310,15 +310,18 @@ async def test_postgresql_killed_under_load_loses_no_acknowledged_update(
             for player in players
         }
 
+        is_under_load = asyncio.Event()
+
         async def play(player: Player) -> None:
             for token in tokens[player.user_id]:
                 while (response := await harness.update_score(player, token, 5)).status != 200:
                     expect_error(response, 503, "unavailable")
                     await asyncio.sleep(0.05)
+                is_under_load.set()
 
         playing = [asyncio.create_task(play(player)) for player in players]
-        done, _ = await asyncio.wait(playing, timeout=0.1)
-        assert not done
+        await is_under_load.wait()
+        assert not any(task.done() for task in playing)
         await postgres.restart()
         await asyncio.gather(*playing)
         assert [await own_score(harness, player) for player in players] == [60, 60, 60, 60]

@@ -54,6 +54,9 @@ async def test_an_adjustment_is_an_event_and_applies_once(
         assert [(entry["username"], entry["score"]) for entry in top] == [("ben", 20), ("ana", 10)]
     again = await moderate(fresh_harness, ana.user_id, "adjust", **body)
     assert again.result == adjusted.result
+    for change in ({"score_delta": -30}, {"board": "weekly"}):
+        other = await moderate(fresh_harness, ana.user_id, "adjust", **body | change)
+        expect_error(other, 409, "action_exists", field="adjustment_id")
     events = (await fresh_harness.send("GET", "/users/me/events", token=ana.token)).result["items"]
     assert [event["score_delta"] for event in events] == [-40, 50]
     assert events[0]["metadata"] == {"reason": "Points from a bug"}
@@ -71,7 +74,9 @@ async def test_an_invalid_adjustment_changes_nothing(harness: ScoreboardHarness)
 
     expect_error(await adjust(score_delta=5), 400, "missing_field", field="reason")
     expect_error(await adjust(score_delta=0, reason="x"), 400, "invalid_field", "must not be 0")
-    expect_error(await adjust(score_delta=5, reason=""), 400, "invalid_field", field="reason")
+    for reason in ("", " \n\u3000"):
+        blank = await adjust(score_delta=5, reason=reason)
+        expect_error(blank, 400, "invalid_field", field="reason")
     too_much = await adjust(score_delta=-6, reason="x")
     expect_error(too_much, 409, "score_too_small", "The score is 5")
     unknown = await adjust(new_uuid(), score_delta=1, reason="x")

@@ -3,7 +3,12 @@
 from pathlib import Path
 
 from tests.api_response import ApiResponse, expect_error
-from tests.scoreboard.api.harness import ScoreboardHarness, run_scoreboard, server_settings
+from tests.scoreboard.api.harness import (
+    PLAYER_PASSWORD,
+    ScoreboardHarness,
+    run_scoreboard,
+    server_settings,
+)
 from tests.scoreboard.api.servers import SharedServers, restartable_redis
 from tests.scoreboard.api.stream_client import open_stream
 
@@ -27,7 +32,11 @@ async def test_a_changed_profile_is_shown_everywhere(fresh_harness: ScoreboardHa
     for avatar_url in (own["avatar_url"], cached["avatar_url"], stored.avatar_url):
         assert avatar_url == AVATAR
     assert (await fresh_harness.admin("GET", "/drift")).result["found"] == 0
-    removed = {"avatar_url": None, "email": "anna@example.com"}
+    removed = {
+        "avatar_url": None,
+        "email": "anna@example.com",
+        "current_password": PLAYER_PASSWORD,
+    }
     changed = (await fresh_harness.send("PATCH", "/users/me", removed, ana.token)).result
     assert (changed["avatar_url"], changed["email"]) == (None, "anna@example.com")
     assert (await fresh_harness.leaderboard())["items"][0]["avatar_url"] is None
@@ -44,13 +53,31 @@ async def test_an_invalid_profile_changes_nothing(harness: ScoreboardHarness) ->
     expect_error(await change(), 400, "missing_field", "username, email or avatar_url")
     taken = await change(username=ben.username.upper())
     expect_error(taken, 409, "username_taken", field="username")
-    taken = await change(email=f"{ben.username}@example.com", username="free_name")
+    email = f"{ben.username}@example.com"
+    taken = await change(email=email, username="free_name", current_password=PLAYER_PASSWORD)
     expect_error(taken, 409, "email_taken", field="email")
     expect_error(await change(username=None), 400, "invalid_field", field="username")
     invalid = await change(avatar_url="ftp://example.com/a")
     expect_error(invalid, 400, "invalid_field", field="avatar_url")
     assert (await harness.send("GET", "/users/me", token=ana.token)).result == before
     expect_error(await harness.send("PATCH", "/users/me", {}), 401, "missing_token")
+
+
+async def test_an_access_token_alone_does_not_change_the_email(harness: ScoreboardHarness) -> None:
+    """A password reset is sent to it, so a copied token would take over the account."""
+    ana = await harness.player()
+
+    async def change(**body: object) -> ApiResponse:
+        body |= {"email": "attacker@example.org", "username": "attacker"}
+        return await harness.send("PATCH", "/users/me", body, ana.token)
+
+    before = (await harness.send("GET", "/users/me", token=ana.token)).result
+    expect_error(await change(), 400, "missing_field", field="current_password")
+    for _ in range(5):
+        wrong = await change(current_password="a wrong password")
+        expect_error(wrong, 403, "wrong_password", field="current_password")
+    expect_error(await change(current_password=PLAYER_PASSWORD), 429, "too_many_sign_ins")
+    assert (await harness.send("GET", "/users/me", token=ana.token)).result == before
 
 
 async def test_a_profile_changed_without_redis_is_written_later(

@@ -12,6 +12,8 @@ MAX_POINTS: Final = 200_000
 MAX_WORKOUT_SECONDS: Final = 31 * 86_400
 MAX_WORKOUT_METRES: Final = 20_000_000
 MAX_CLIMB_METRES: Final = 200_000
+# Metres per second: faster than any athlete, and lenient with jumps of a GPS receiver.
+MAX_AVERAGE_SPEED: Final = 100
 # GPS receivers and watches report times before their first fix as 1970, 1980 or 1989.
 EARLIEST_START: Final = datetime(1990, 1, 1, tzinfo=UTC)
 MAX_START_AHEAD: Final = timedelta(days=1)
@@ -90,6 +92,11 @@ def check_totals(distance: Decimal, elevation: Decimal, moving: float, elapsed: 
     ):
         if not 0 <= value <= limit:
             raise implausible(f"The {name} must be from 0 to {limit} {unit}")
+    # A file without a duration counts as one of a second.
+    if distance > MAX_AVERAGE_SPEED * Decimal(max(moving, elapsed, 1)):
+        raise implausible(
+            f"The average speed of the workout must be at most {MAX_AVERAGE_SPEED} m/s"
+        )
 
 
 def check_start(started_at: str, now: datetime) -> None:

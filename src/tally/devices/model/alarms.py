@@ -107,6 +107,17 @@ class BoardMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     rules: Mapping[str, RuleMemory] = msgspec.field(default_factory=dict)
 
 
+class Reachability(msgspec.Struct, frozen=True):
+    """Since when a board can be heard: from its registration on, and while Tally runs.
+
+    After an interruption, boards have `grace_ms` from `resumed_ms` on to send again.
+    """
+
+    registered_ms: int = 0
+    resumed_ms: int = 0
+    grace_ms: int = 0
+
+
 class Transition(msgspec.Struct, frozen=True):
     """An alarm to raise, or to clear if `alarm_id` is set."""
 
@@ -115,6 +126,9 @@ class Transition(msgspec.Struct, frozen=True):
     timestamp_ms: int
     value: Number | None
     alarm_id: str | None = None
+
+
+ALWAYS_REACHABLE: Final = Reachability()
 
 
 class AlarmEntry(msgspec.Struct, frozen=True):
@@ -214,28 +228,40 @@ def remember_reading(
     return BoardMemory(memory.hardware_id, newest, now_ms, remembered), transitions
 
 
-def find_silent(memory: BoardMemory, rules: Iterable[AlarmRule], now_ms: int) -> list[Transition]:
+def find_silent(
+    memory: BoardMemory,
+    rules: Iterable[AlarmRule],
+    now_ms: int,
+    reachability: Reachability = ALWAYS_REACHABLE,
+) -> list[Transition]:
     """Return the alarms of silence that are due, without those that are raised already."""
     return [
         Transition(rule, memory.hardware_id, now_ms, None)
-        for rule, deadline in _silence_deadlines(memory, rules)
+        for rule, deadline in _silence_deadlines(memory, rules, reachability)
         if deadline <= now_ms
     ]
 
 
-def next_silence(memory: BoardMemory, rules: Iterable[AlarmRule]) -> int | None:
+def next_silence(
+    memory: BoardMemory,
+    rules: Iterable[AlarmRule],
+    reachability: Reachability = ALWAYS_REACHABLE,
+) -> int | None:
     """Return when the next alarm of silence is due if no reading arrives."""
-    return min((deadline for _, deadline in _silence_deadlines(memory, rules)), default=None)
+    deadlines = _silence_deadlines(memory, rules, reachability)
+    return min((deadline for _, deadline in deadlines), default=None)
 
 
 def _silence_deadlines(
-    memory: BoardMemory, rules: Iterable[AlarmRule]
+    memory: BoardMemory, rules: Iterable[AlarmRule], reachability: Reachability
 ) -> Iterator[tuple[AlarmRule, int]]:
     for rule in rules:
         known = memory.rules.get(rule.rule_id)
         if isinstance(rule.condition, Silence) and (known is None or known.alarm_id is None):
-            started = max(memory.arrived_ms, rule.updated_at_ms)
-            yield rule, started + rule.condition.seconds * 1000
+            wait = rule.condition.seconds * 1000
+            started = max(memory.arrived_ms, rule.updated_at_ms, reachability.registered_ms)
+            resumed = reachability.resumed_ms + min(wait, reachability.grace_ms)
+            yield rule, max(started + wait, resumed)
 
 
 def with_alarm(memory: BoardMemory, rule: AlarmRule, alarm_id: str | None) -> BoardMemory:

@@ -80,6 +80,7 @@ DEVICE_ALARM_BOARDS = Table(
         Attribute("arrived_ms", "N", about="when the last reading arrived"),
         Attribute("rules", "M", about="by rule: its version, alarm and samples"),
         Attribute("position", "S", about="of the consumer: the last reading that was evaluated"),
+        Attribute("evaluated_ms", "N", about="of the consumer: when it evaluated rules of silence"),
     ),
 )
 CLEARED_SECONDS: Final = 365 * 86_400

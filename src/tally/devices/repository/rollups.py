@@ -51,7 +51,7 @@ DEVICE_ROLLUPS = Table(
         Attribute(
             "sensors",
             "M",
-            about="by sensor: count, exact sum as text, minimum, maximum, first time and value,"
+            about="by sensor, as JSON: count, exact sum, minimum, maximum, first time and value,"
             " last time and value",
         ),
         Attribute("has_omitted_sensors", "BOOL", about="set if there were over 128 sensors"),

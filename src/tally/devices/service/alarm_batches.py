@@ -4,11 +4,16 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from tally.devices.model.alarms import (
+    ALWAYS_REACHABLE,
     Alarm,
     AlarmEntry,
     AlarmRule,
     BoardMemory,
+    Reachability,
+    Silence,
     Transition,
     find_outdated,
     find_silent,
@@ -25,18 +30,27 @@ MAX_SILENT_BOARDS: Final = 20  # of a transaction
 class FleetMemory:
     """The boards, their groups and rules, and what the rules remember of them."""
 
-    def __init__(self, rules: Sequence[AlarmRule]) -> None:
+    def __init__(
+        self, rules: Sequence[AlarmRule], resumed: Reachability = ALWAYS_REACHABLE
+    ) -> None:
         self._rules = rules
+        self._resumed = resumed
         self._by_group: dict[str | None, list[AlarmRule]] = {}
         self.groups: dict[str, str | None] = {}
+        self._registered: dict[str, int] = {}
         self._memories: dict[str, BoardMemory] = {}
         # When to look at a board for silence; entries may be too early.
         self._deadlines: list[tuple[int, str]] = []
         # The entry that counts, by board.
         self._watched: dict[str, int] = {}
 
-    def add(self, hardware_id: str, group: str | None) -> None:
+    @property
+    def has_silence_rules(self) -> bool:
+        return any(isinstance(rule.condition, Silence) for rule in self._rules)
+
+    def add(self, hardware_id: str, group: str | None, registered_ms: int) -> None:
         self.groups[hardware_id] = group
+        self._registered[hardware_id] = registered_ms
         self._watch(hardware_id)
 
     def put(self, memory: BoardMemory) -> None:
@@ -45,6 +59,15 @@ class FleetMemory:
 
     def get(self, hardware_id: str) -> BoardMemory:
         return self._memories.get(hardware_id) or BoardMemory(hardware_id)
+
+    def reachability(self, hardware_id: str) -> Reachability:
+        registered_ms = self._registered.get(hardware_id, 0)
+        return msgspec.structs.replace(self._resumed, registered_ms=registered_ms)
+
+    def next_silence(self, hardware_id: str) -> int | None:
+        """Return when a board has been silent for too long, if no reading arrives."""
+        memory, rules = self.get(hardware_id), self.rules(hardware_id)
+        return next_silence(memory, rules, self.reachability(hardware_id))
 
     def rules(self, hardware_id: str) -> list[AlarmRule]:
         """Return the rules that apply to a board; none applies to a device that was deleted."""
@@ -77,7 +100,7 @@ class FleetMemory:
             if self._watched.get(hardware_id) != due:
                 continue
             del self._watched[hardware_id]
-            deadline = next_silence(self.get(hardware_id), self.rules(hardware_id))
+            deadline = self.next_silence(hardware_id)
             if deadline is not None and deadline <= now_ms:
                 silent.append(hardware_id)
             else:
@@ -86,7 +109,7 @@ class FleetMemory:
 
     def _watch(self, hardware_id: str) -> None:
         """Look at a board at its deadline, unless that is planned for then or earlier."""
-        deadline = next_silence(self.get(hardware_id), self.rules(hardware_id))
+        deadline = self.next_silence(hardware_id)
         watched = self._watched.get(hardware_id)
         if deadline is not None and (watched is None or deadline < watched):
             self._watched[hardware_id] = deadline
@@ -123,7 +146,8 @@ class AlarmBatch:
 
     def raise_silence(self, hardware_id: str) -> None:
         memory = self._fleet.get(hardware_id)
-        due = find_silent(memory, self._fleet.rules(hardware_id), self._now_ms)
+        rules, reachability = self._fleet.rules(hardware_id), self._fleet.reachability(hardware_id)
+        due = find_silent(memory, rules, self._now_ms, reachability)
         due = due[: max(0, MAX_ALARM_WRITES - self._size - 1)]
         self._boards[hardware_id] = self._with_transitions(memory, due)
 

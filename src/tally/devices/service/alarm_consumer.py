@@ -8,13 +8,15 @@ have changed. The lock only prevents useless work.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from tally.devices.model.alarms import AlarmRule
+from tally.devices.model.alarms import ALWAYS_REACHABLE, AlarmRule
 from tally.devices.repository.alarm_rules import (
     AlarmRuleRepository,
     RulesChanged,
 )
+from tally.devices.repository.alarm_watch import AlarmWatchRepository
 from tally.devices.repository.alarms import (
     AlarmRepository,
     EvaluatedReading,
@@ -26,6 +28,7 @@ from tally.devices.repository.groups import GroupRepository
 from tally.devices.repository.measurements import ChangesLost, MeasurementRepository
 from tally.devices.service.alarm_batches import AlarmBatch, FleetMemory
 from tally.devices.service.change_backlog import ChangeBacklog, ExclusiveConsumer
+from tally.devices.service.silence_watch import SilenceWatch
 from tally.kit import logs
 from tally.kit.clock import Clock
 from tally.kit.ids import SortableIds
@@ -50,6 +53,7 @@ class AlarmStores:
     alarms: AlarmRepository
     groups: GroupRepository
     measurements: MeasurementRepository
+    watch: AlarmWatchRepository
 
 
 class AlarmEvaluator:
@@ -68,6 +72,8 @@ class AlarmEvaluator:
         )
         self._ids = SortableIds(clock)
         self._slices = TimeSlices()
+        self._watch = SilenceWatch(stores.watch, clock)
+        self._resumed = ALWAYS_REACHABLE
 
     async def run(self) -> None:
         """Evaluate readings until cancelled; wait while another instance does."""
@@ -75,6 +81,7 @@ class AlarmEvaluator:
 
     async def _consume(self) -> None:
         stores = self._stores
+        self._resumed = await self._watch.resume()
         while True:
             state = EvaluationState(await stores.rules.revision(), await stores.alarms.position())
             rules = await stores.rules.all()
@@ -100,7 +107,7 @@ class AlarmEvaluator:
         if not rules:
             await self._stores.alarms.restart(state, None)
             return
-        backlog = ChangeBacklog[EvaluatedReading]()
+        backlog = ChangeBacklog[EvaluatedReading](MAX_BATCH_READINGS)
         readings = self._stores.alarms.readings(state.position or "")
         filling = asyncio.create_task(backlog.fill(readings))
         try:
@@ -108,6 +115,7 @@ class AlarmEvaluator:
                 await backlog.wait(filling, ALARM_IDLE_SECONDS)
                 if await self._stores.rules.revision() != state.revision:
                     return
+                await self._add_each(memory, await self._watch.find_new_boards(memory))
                 if backlog.changes:
                     state = await self._evaluate_some(state, memory, backlog)
                 elif await self._has_read_all(state):
@@ -118,20 +126,15 @@ class AlarmEvaluator:
 
     async def _load(self, rules: Sequence[AlarmRule]) -> FleetMemory:
         """Read the groups of all boards, and what the rules remember of them."""
-        fleet = FleetMemory(rules)
-        pending: list[str] = []
-
-        async def load() -> None:
-            async with self._slices:
-                await self._add(fleet, pending)
-            pending.clear()
-
-        async for hardware_id in self._stores.groups.all():
-            pending.append(hardware_id)
-            if len(pending) == _LOADED_BOARDS:
-                await load()
-        await load()
+        fleet = FleetMemory(rules, self._resumed)
+        await self._add_each(fleet, [found async for found in self._stores.groups.all()])
         return fleet
+
+    async def _add_each(self, fleet: FleetMemory, hardware_ids: Sequence[str]) -> None:
+        """Add boards, some at a time."""
+        for start in range(0, len(hardware_ids), _LOADED_BOARDS):
+            async with self._slices:
+                await self._add(fleet, hardware_ids[start : start + _LOADED_BOARDS])
 
     async def _clear_outdated(self, state: EvaluationState, fleet: FleetMemory) -> EvaluationState:
         """Clear the alarms of rules that no longer apply to their board."""
@@ -145,7 +148,7 @@ class AlarmEvaluator:
         self, state: EvaluationState, fleet: FleetMemory, backlog: ChangeBacklog[EvaluatedReading]
     ) -> EvaluationState:
         """Evaluate as many readings as fit into one transaction."""
-        changes = [*backlog.changes][:MAX_BATCH_READINGS]
+        changes = backlog.next_batch()
         while True:
             batch = self._batch(fleet)
             taken = await self._evaluate_each(changes, fleet, batch)
@@ -177,7 +180,8 @@ class AlarmEvaluator:
         """Add those boards that exist, and what the rules remember of them."""
         devices = await self._stores.groups.get_many(hardware_ids)
         for hardware_id, device in devices.items():
-            fleet.add(hardware_id, device.group)
+            registered = datetime.fromisoformat(device.first_registered_at)
+            fleet.add(hardware_id, device.group, round(registered.timestamp() * 1000))
         for memory in await self._stores.alarms.memories(devices):
             fleet.put(memory)
 

@@ -8,7 +8,7 @@ come from readings, and from the roll-ups of hours whose readings may have expir
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -51,6 +51,8 @@ class ChartService:
     rollups: RollupRepository
     devices: DeviceRepository
     builder: RollupBuilder
+    # Asks the consumer on this instance, if any, not to gather more changes first.
+    hurry_rollups: Callable[[], None]
     limiter: FairLimiter = field(default_factory=partial(FairLimiter, MAX_CONCURRENT_CHARTS))
     # The turns of charts on the event loop.
     slices: TimeSlices = field(default_factory=TimeSlices)
@@ -119,6 +121,7 @@ class ChartService:
         while is_behind := await self._is_behind(state, until):
             if time.monotonic() > deadline:
                 raise Unavailable("The roll-ups of readings are not current yet", retry_after=5)
+            self.hurry_rollups()
             await asyncio.sleep(POLL_SECONDS)
             state = await self.rollups.state() or state
         return None if is_behind is None else state

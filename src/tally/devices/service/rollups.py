@@ -67,7 +67,7 @@ class RollupConsumer:
         self._measurements = measurements
         self._builder = builder
         self._exclusive = ExclusiveConsumer(CONSUMER, "Roll-up consumer", "rollups", locks, clock)
-        self._backlog = ChangeBacklog[MeasurementChange]()
+        self._backlog = ChangeBacklog[MeasurementChange](MAX_BATCH_CHANGES)
 
     @property
     def oldest_change_at(self) -> float | None:
@@ -77,6 +77,10 @@ class RollupConsumer:
     async def run(self) -> None:
         """Apply changes until cancelled; wait while another instance does."""
         await self._exclusive.run(self._consume)
+
+    def hurry(self) -> None:
+        """Apply the next changes at once, because a chart waits for them."""
+        self._backlog.hurry()
 
     async def _consume(self) -> None:
         while True:
@@ -93,7 +97,7 @@ class RollupConsumer:
                 await self._rollups.start(state, await self._measurements.position())
 
     async def _follow(self, state: ConsumerState) -> None:
-        backlog = self._backlog = ChangeBacklog[MeasurementChange]()
+        backlog = self._backlog = ChangeBacklog[MeasurementChange](MAX_BATCH_CHANGES)
         filling = asyncio.create_task(backlog.fill(self._measurements.changes(state.position)))
         try:
             while True:
@@ -108,7 +112,7 @@ class RollupConsumer:
                 self._exclusive.is_failing = False
         finally:
             await cancel_all({filling})
-            self._backlog = ChangeBacklog[MeasurementChange]()
+            self._backlog = ChangeBacklog[MeasurementChange](MAX_BATCH_CHANGES)
 
     async def _is_outdated(
         self,
@@ -116,17 +120,18 @@ class RollupConsumer:
         backlog: ChangeBacklog[MeasurementChange],
         filling: "asyncio.Task[None]",
     ) -> bool:
-        """Wait for a change; return whether a rebuild was requested meanwhile."""
-        if backlog.changes:
-            return False
+        """Wait until changes are due; return whether a rebuild was requested meanwhile."""
         await backlog.wait(filling, IDLE_SECONDS)
-        return not backlog.changes and await self._rollups.state() != state
+        if backlog.changes:
+            await backlog.gather(filling)
+            return False
+        return await self._rollups.state() != state
 
     async def _apply_some(
         self, state: ConsumerState, backlog: ChangeBacklog[MeasurementChange]
     ) -> ConsumerState:
         """Apply as many changes as fit into one transaction."""
-        changes = [*backlog.changes][:MAX_BATCH_CHANGES]
+        changes = backlog.next_batch()
         while True:
             taken, deltas = _deltas(changes, state)
             try:

@@ -248,7 +248,19 @@ class Handlers:
                 code="missing_field",
                 field="username",
             )
-        user = await self.services.accounts.update(player.user_id, change)
+        accounts = self.services.accounts
+        if change.email is None:
+            user = await accounts.update(player.user_id, change)
+        elif body.current_password is msgspec.UNSET:
+            raise Invalid(
+                "An email requires the current_password",
+                code="missing_field",
+                field="current_password",
+            )
+        else:
+            user = await accounts.change_email(
+                player.user_id, change, body.current_password, client_info(request)
+            )
         return Json(responses.UserResponse.from_user(user), 200, NO_STORE)
 
     async def delete_account(self, request: Request) -> ASGIApp:

@@ -162,13 +162,16 @@ def _account(handlers: Handlers) -> tuple[Endpoint, ...]:
             f"{PREFIX}/users/me",
             handlers.update_account,
             "Change your username, email address or avatar",
-            description="Absent fields keep their value; an `avatar_url` of null removes it.",
+            description="Absent fields keep their value; an `avatar_url` of null removes it. An"
+            " `email` requires the `current_password`, because password resets are sent to it.",
             request=requests.UpdateAccountRequest,
             request_example=requests.UpdateAccountRequest(
-                "ana_99", "ana@example.com", examples.AVATAR_URL
+                "ana_99", "ana@example.com", examples.AVATAR_URL, "a long password"
             ),
             errors=(
                 *errors,
+                examples.WRONG_PASSWORD,
+                examples.TOO_MANY_SIGN_INS,
                 examples.USERNAME_TAKEN,
                 examples.EMAIL_TAKEN,
                 examples.USER_NOT_FOUND,

@@ -21,6 +21,9 @@ MAX_BOARDS_PER_ACTION: Final = 10
 GLOBAL_BOARD: Final = "global"
 DELETED_PLAYER: Final = "Deleted player"
 _CRON_FIELDS: Final = 5
+# Names of files beside the zones of the IANA: they mean the zone of this machine, or count leap
+# seconds, so that instances would disagree about the end of a season.
+_NO_IANA_ZONE: Final = re.compile(r"localtime|posixrules|Factory|(posix|right)/.*")
 BOARD_ID_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
 
 
@@ -53,14 +56,7 @@ class ResetSchedule:
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Iterate over the resets after a time, in UTC; raises Invalid."""
-        try:
-            zone = ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise Invalid(
-                f"time_zone: {self.time_zone!r} is not an IANA time zone",
-                code="invalid_field",
-                field="reset.time_zone",
-            ) from error
+        zone = _find_zone(self.time_zone)
         if len(self.expression.split()) != _CRON_FIELDS:
             raise _invalid_schedule("must have five fields: minute, hour, day, month, weekday")
         try:
@@ -80,6 +76,20 @@ class ResetSchedule:
         if reset is None:
             raise _invalid_schedule("matches no date")
         return reset
+
+
+def _find_zone(name: str) -> ZoneInfo:
+    error = Invalid(
+        f"time_zone: {name!r} is not an IANA time zone",
+        code="invalid_field",
+        field="reset.time_zone",
+    )
+    if _NO_IANA_ZONE.fullmatch(name):
+        raise error
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as cause:
+        raise error from cause
 
 
 def _invalid_schedule(reason: str) -> Invalid:

@@ -167,7 +167,14 @@ def _action_id(adjustment: Adjustment) -> str:
 
 
 def _outcome(adjustment: Adjustment, event: Row) -> tuple[int, int]:
-    """Return what the first request of the adjustment changed; raises ActionExists."""
+    """Return what the first request of the adjustment changed; raises ActionExists.
+
+    The reason is not compared, like the metadata of actions: that of the first request is kept.
+    """
+    if event["score_delta"] != adjustment.score_delta:
+        raise ActionExists(
+            "This adjustment was already made with another score_delta", field="adjustment_id"
+        )
     boards = event["boards"] or {}
     if set(boards) != ({adjustment.board} - {None}):
         raise ActionExists(

@@ -125,15 +125,7 @@ class PlayerAccounts:
         self, player: AuthenticatedPlayer, current: str, new: str, client: ClientInfo
     ) -> None:
         """Replace the password and end the player's other sessions."""
-        credentials = await self.accounts.find_credentials_by_id(player.user_id)
-        subject = password_change_subject(player.user_id)
-        await self.throttle.admit(subject)
-        if not await self.passwords.verify(current, credentials.password_hash):
-            self.throttle.record_failure(counted_address(client.ip_address))
-            raise Forbidden(
-                "current_password is wrong", code="wrong_password", field="current_password"
-            )
-        await self.throttle.record_success(subject)
+        credentials = await self._confirm_password(player.user_id, current, client)
         await self.passwords.check_strength(new, credentials.user.username, "new_password")
         change = PasswordChange(
             player.user_id,
@@ -145,6 +137,21 @@ class PlayerAccounts:
             raise Conflict("The password was changed meanwhile", code="password_changed")
         _log.info("Password changed", action="password_changed")
 
+    async def _confirm_password(
+        self, user_id: str, current: str, client: ClientInfo
+    ) -> UserCredentials:
+        """Return the credentials of a player who knows the password; raises Forbidden."""
+        credentials = await self.accounts.find_credentials_by_id(user_id)
+        subject = password_change_subject(user_id)
+        await self.throttle.admit(subject)
+        if not await self.passwords.verify(current, credentials.password_hash):
+            self.throttle.record_failure(counted_address(client.ip_address))
+            raise Forbidden(
+                "current_password is wrong", code="wrong_password", field="current_password"
+            )
+        await self.throttle.record_success(subject)
+        return credentials
+
     async def find(self, user_id: str) -> User:
         """Return the player's account; raises NotFound."""
         user = await self.accounts.find(user_id)
@@ -152,8 +159,18 @@ class PlayerAccounts:
             raise NotFound("User does not exist", code="user_not_found")
         return user
 
+    async def change_email(
+        self, user_id: str, change: ProfileChange, current: str, client: ClientInfo
+    ) -> User:
+        """Change the profile with its email address, to which password resets are sent.
+
+        Without the password, a copied access token would be enough to take over the account.
+        """
+        await self._confirm_password(user_id, current, client)
+        return await self.update(user_id, change)
+
     async def update(self, user_id: str, change: ProfileChange) -> User:
-        """Change the username, the email address or the avatar, also on the leaderboard."""
+        """Change the profile, also on the leaderboard."""
         user = await self.boards.after_due_seasons(
             partial(self.accounts.update, user_id, change, self.clock.now())
         )

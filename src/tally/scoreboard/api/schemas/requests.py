@@ -67,7 +67,10 @@ SessionId = Annotated[str, Meta(min_length=36, max_length=36, pattern=UUID)]
 MaxScore = Annotated[int, Meta(ge=1, le=MAX_ACTION_SCORE)]
 ScoreDelta = Annotated[int, Meta(ge=1, le=MAX_ACTION_SCORE)]
 ScoreAdjustment = Annotated[int, Meta(ge=-MAX_ADJUSTMENT, le=MAX_ADJUSTMENT)]
-Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_LENGTH, pattern=r"^[^\x00]*$")]
+# Not blank: it has a character that is no space.
+Reason = Annotated[
+    str, Meta(min_length=1, max_length=MAX_REASON_LENGTH, pattern=r"^[^\x00]*[^\x00\s][^\x00]*$")
+]
 AdjustmentId = Annotated[
     str, Meta(min_length=1, max_length=MAX_ADJUSTMENT_ID_LENGTH, pattern=r"^[!-~]+(?!\n)$")
 ]
@@ -110,11 +113,15 @@ class LoginRequest(StrictStruct, frozen=True):
 
 
 class UpdateAccountRequest(StrictStruct, frozen=True):
-    """Fields that are absent keep their value; an `avatar_url` of null removes the avatar."""
+    """Fields that are absent keep their value; an `avatar_url` of null removes the avatar.
+
+    An `email` requires the `current_password`.
+    """
 
     username: Username | msgspec.UnsetType = msgspec.UNSET
     email: Email | msgspec.UnsetType = msgspec.UNSET
     avatar_url: AvatarUrl | msgspec.UnsetType | None = msgspec.UNSET
+    current_password: CurrentPassword | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChangePasswordRequest(StrictStruct, frozen=True):
@@ -153,7 +160,10 @@ class UpdateScoreRequest(StrictStruct, frozen=True):
 
 
 class AdjustScoreRequest(StrictStruct, frozen=True):
-    """An adjustment with the id of an earlier one is not applied again."""
+    """An adjustment with the id of an earlier one is not applied again.
+
+    It must have the same `score_delta` and `board`.
+    """
 
     score_delta: ScoreAdjustment
     reason: Reason
