@@ -1,6 +1,7 @@
 """The served store answers as DynamoDB does: to boto3, to raw requests and to nonsense."""
 
 import base64
+import gzip
 import json
 import re
 import socket
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from tally.kit.connection_table import HttpLimits, Timeouts
 from tally.settings import Secret
+from tally.store.wire.connection import MAX_BODY_BYTES
 from tally.store.wire.request_model import RequestModel
 from tests.store.served import (
     AUTHORIZATION,
@@ -469,6 +471,7 @@ def raw(target: str, body: bytes, *headers: str) -> bytes:
 
 SIGNED = f"Authorization: {AUTHORIZATION}"
 LOCAL = "Host: localhost"
+GZIP = "Content-Encoding: gzip"
 
 
 def test_pipelined_requests_are_answered_in_order_with_a_checksum(url: str) -> None:
@@ -495,6 +498,18 @@ def test_pipelined_requests_are_answered_in_order_with_a_checksum(url: str) -> N
         (raw("GetItem", b"{}", SIGNED), b"one valid Host header"),
         (raw("GetItem", b"{}", "Host: evil.example", SIGNED), b"does not serve evil.example"),
         (b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"UnknownOperationException"),
+        (b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404 Not Found"),
+        (raw("GetItem", b"{}", LOCAL, SIGNED, "Content-Type: text/plain"), b"404 Not Found"),
+        (raw("GetItem", b"{}", LOCAL, SIGNED, "Content-Encoding: br"), b"SerializationException"),
+        (raw("GetItem", b"{}", LOCAL, SIGNED, GZIP), b"SerializationException"),
+        (
+            raw("GetItem", gzip.compress(b"{}")[:-4], LOCAL, SIGNED, GZIP),
+            b"exactly one gzip member",
+        ),
+        (
+            raw("GetItem", gzip.compress(bytes(MAX_BODY_BYTES + 1)), LOCAL, SIGNED, GZIP),
+            b"413 Request Entity",
+        ),
         (b"nonsense\r\n\r\n", b"MalformedHttpRequest"),
         (raw("GetItem", b"", LOCAL, "X-Pad: " + "x" * 20_000), b"431 Request Header"),
         (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"413 Request Entity"),
@@ -506,6 +521,25 @@ def test_a_bad_request_is_refused_by_the_front_end(
     head, _, rest = request_bytes.partition(b"\r\n")
     closing = head + b"\r\nConnection: close\r\n" + rest if b"HTTP" in head else request_bytes
     assert expected in exchange(url, closing)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_compressed"),
+    [("gzip", True), ("br, GZIP;q=0.5", True), ("identity", False), ("gzip;q=0.0", False)],
+)
+def test_bodies_are_compressed_for_clients_that_do_so(
+    url: str, accepted: str, *, is_compressed: bool
+) -> None:
+    item = {"pk": {"S": "zip"}, "text": {"S": "x" * 5000}}
+    put = gzip.compress(json.dumps({**TAB, "Item": item}).encode())
+    get = json.dumps({**TAB, "Key": {"pk": {"S": "zip"}}}).encode()
+    last = raw("GetItem", get, LOCAL, SIGNED, f"Accept-Encoding: {accepted}", "Connection: close")
+    received = exchange(url, raw("PutItem", put, LOCAL, SIGNED, GZIP) + last)
+    head, _, body = received.split(b"HTTP/1.1 200 OK\r\n")[2].partition(b"\r\n\r\n")
+    assert (b"content-encoding: gzip" in head, len(body) < 500) == (is_compressed, is_compressed)
+    assert f"x-amz-crc32: {zlib.crc32(body)}".encode() in head
+    content = gzip.decompress(body) if is_compressed else body
+    assert json.loads(content) == {"Item": item}
 
 
 def test_a_client_that_stops_sending_is_disconnected(tmp_path: Path) -> None:

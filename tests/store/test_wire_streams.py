@@ -85,6 +85,9 @@ def test_boto3_reads_records_from_every_kind_of_iterator(url: str) -> None:
     assert read("AT_SEQUENCE_NUMBER", SequenceNumber=number) == records[1:]
     assert read("AFTER_SEQUENCE_NUMBER", SequenceNumber=number) == records[2:]
     assert client.get_records(ShardIterator=latest)["Records"] == records[2:]
+    first_number = shard["SequenceNumberRange"]["StartingSequenceNumber"]
+    assert read("AT_SEQUENCE_NUMBER", SequenceNumber=first_number) == records
+    assert read("AFTER_SEQUENCE_NUMBER", SequenceNumber=first_number) == records
 
 
 def test_a_stream_that_is_off_or_unknown_is_not_found(url: str) -> None:

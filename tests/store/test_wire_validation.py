@@ -120,6 +120,47 @@ def start_at(key: Any) -> Body:
                 " Attribute: n"
             ),
         ),
+        ("PutItem", put({"M": {"": {"NULL": True}}}), "Empty attribute name"),
+        (
+            "PutItem",
+            put({"M": {"x" * 65536: {"NULL": True}}}),
+            "Attribute name is too large, must be less than 65536 bytes",
+        ),
+        (
+            "DeleteItem",
+            delete(f"v IN (:v{', :v' * 100})", ONE),
+            (
+                "Invalid ConditionExpression: The IN operator is provided with too many operands;"
+                " number of operands: 102"
+            ),
+        ),
+        (
+            "DeleteItem",
+            delete(f"v = :{'v' * 255}", {f":{'v' * 255}": {"NULL": True}}),
+            (
+                "ExpressionAttributeValues contains invalid key: The expression attribute map"
+                " contains a key that is too long;"
+            ),
+        ),
+        (
+            "DescribeTable",
+            {"TableName": "x" * 256},
+            "TableName must be at least 3 characters long and at most 255 characters long",
+        ),
+        (
+            "UpdateItem",
+            {**PLAIN, "Key": KEY, "Expected": {"n": {"Exists": True}}},
+            f"{ENVELOPE}{INVALID}Value must be provided when Exists is true for Attribute: n",
+        ),
+        (
+            "Scan",
+            {
+                **PLAIN,
+                "ScanFilter": {"n": {"ComparisonOperator": "NULL"}},
+                "ConditionalOperator": "OR",
+            },
+            "ConditionalOperator can only be used when Filter or Expected has two or more elements",
+        ),
         (
             "BatchWriteItem",
             {"RequestItems": {"plain": [{"PutRequest": {"Item": {"n": TYPED[":n"]}}}]}},
@@ -308,6 +349,28 @@ def test_a_table_has_at_most_50_tags(url: str) -> None:
         in call(url, "TagResource", {"ResourceArn": arn, "Tags": []})[1]["message"]
     )
     assert "Invalid TableArn" in call(url, "ListTagsOfResource", {"ResourceArn": "x"})[1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arn", "kind"),
+    [
+        ("table/plain", "ValidationException"),
+        ("arn:aws:dynamodb:local:000000000000", "ValidationException"),
+        ("arn:aws:dynamodb:local:000000000000:stream/plain", "ValidationException"),
+        ("arn:aws:sqs:local:000000000000:plain", "AccessDeniedException"),
+        ("arn:aws:dynamodb:local:000000000000:table/absent", "ResourceNotFoundException"),
+    ],
+)
+def test_only_tables_have_tags(url: str, arn: str, kind: str) -> None:
+    status, response = call(url, "ListTagsOfResource", {"ResourceArn": arn})
+    assert (status, response["__type"].rpartition("#")[2]) == (400, kind)
+
+
+def test_tags_of_the_service_cannot_be_set(url: str) -> None:
+    arn = call(url, "DescribeTable", PLAIN)[1]["Table"]["TableArn"]
+    tags = [{"Key": "aws:owner", "Value": "x"}]
+    response = call(url, "TagResource", {"ResourceArn": arn, "Tags": tags})[1]
+    assert response["message"] == f"{INVALID}Tag keys must not start with aws: Key: aws:owner"
 
 
 def test_a_null_member_is_absent_and_a_fraction_is_cut_off(url: str) -> None:

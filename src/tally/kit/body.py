@@ -63,7 +63,7 @@ async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES, gzip: bool
         accepted = "gzip or none" if gzip else "none"
         raise UnsupportedMedia(f"The content encoding must be {accepted}", field="Content-Encoding")
     body = await _read(request.receive, headers.get(b"content-length", b""), limit)
-    return _decompress(body, limit) if encoding == b"gzip" else body
+    return decompress(body, limit) if encoding == b"gzip" else body
 
 
 async def read_file(request: Request, media_types: Collection[str], *, limit: int) -> bytes:
@@ -136,7 +136,8 @@ async def _read(receive: Receive, content_length: bytes, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def _decompress(body: bytes, limit: int) -> bytes:
+def decompress(body: bytes, limit: int) -> bytes:
+    """Return the content of one gzip member; raise TallyError for any other body."""
     decompressor = zlib.decompressobj(wbits=31)
     try:
         content = decompressor.decompress(body, limit + 1)

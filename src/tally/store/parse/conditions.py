@@ -173,7 +173,7 @@ def _show(value: Any) -> str:
 def _in(operands: list[Operand]) -> In:
     if len(operands) > MAX_OPTIONS + 1:
         raise ExpressionError(
-            "Incorrect number of operands for operator or function; operator or function: IN,"
+            "The IN operator is provided with too many operands;"
             f" number of operands: {len(operands)}"
         )
     check_distinct_operands("IN", operands)

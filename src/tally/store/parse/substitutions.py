@@ -124,7 +124,12 @@ def check_definitions(names: Mapping[str, str] | None, values: Mapping[str, obje
         if not defined:
             raise ExpressionError(f"{parameter} must not be empty")
         for key in defined:
-            if not pattern.fullmatch(key) or len(key) > MAX_DEFINITION_BYTES:
+            if len(key) > MAX_DEFINITION_BYTES:
+                raise ExpressionError(
+                    f"{parameter} contains invalid key: The expression attribute map contains a key"
+                    " that is too long;"
+                )
+            if not pattern.fullmatch(key):
                 raise ExpressionError(
                     f'{parameter} contains invalid key: Syntax error; key: "{key}"'
                 )

@@ -10,7 +10,8 @@ MAX_EXPRESSION_BYTES: Final = 4096
 TokenKind: TypeAlias = Literal["word", "alias", "value", "index", "symbol", "other", "end"]
 
 _TOKEN: Final = re.compile(
-    r"[ \t\r\n\f]*(?:(?P<word>[A-Za-z][A-Za-z0-9_]*)|(?P<alias>#[A-Za-z0-9_]+)|(?P<value>:[A-Za-z0-9_]+)"
+    r"[ \t\r\n\f]*(?:(?P<word>[A-Za-z][A-Za-z0-9_]*)"
+    r"|(?P<alias>#[A-Za-z0-9_]+)|(?P<value>:[A-Za-z0-9_]+)"
     r"|(?P<index>0|[1-9][0-9]*)|(?P<symbol><=|>=|<>|[=<>()\[\],.+-])"
     r"""|(?P<other>"[^"]*"|'[^']*'|[^ \t\r\n\f]))"""
 )

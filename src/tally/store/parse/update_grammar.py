@@ -63,10 +63,8 @@ class _UpdateGrammar(ExpressionGrammar):
 
     def _sum(self) -> SyntaxNode:
         reader = self.reader
-        if reader.is_symbol("("):
-            node = self.in_parentheses(self._sum)
-        else:
-            node = self._update_operand()
+        is_grouped = reader.is_symbol("(")
+        node = self.in_parentheses(self._sum) if is_grouped else self._update_operand()
         if reader.is_symbol("+", "-"):
             if isinstance(node, Call) and not node.is_function:
                 raise reader.syntax_error()

@@ -16,6 +16,7 @@ import msgspec
 from tally.errors import TallyError
 from tally.kit.connection_table import ConnectionTable
 from tally.kit.hosts import AllowedHosts
+from tally.store.wire.compression import compress_payload, decompress_payload
 from tally.store.wire.request_ids import RequestIds
 from tally.store.wire.service import ServedStore
 from tally.store.wire.service_errors import ServiceError, coral_error
@@ -33,6 +34,7 @@ _STATUS: Final = {
     500: b"500 Internal Server Error",
     503: b"503 Service Unavailable",
 }
+_JSON: Final = b"application/x-amz-json-1.0"
 _TOO_LARGE: Final = "The request body must be at most 16777216 bytes"
 
 
@@ -200,6 +202,7 @@ class WireConnection(asyncio.Protocol):
         keep_alive = request.keep_alive
         try:
             self._check(request)
+            payload = decompress_payload(request.values, request.body, MAX_BODY_BYTES)
         except ServiceError as error:
             self._write(error.status, msgspec.json.encode(error.body), keep_alive=keep_alive)
             return
@@ -207,16 +210,18 @@ class WireConnection(asyncio.Protocol):
             failed = coral_error("AccessDeniedException", error.message)
             self._write(421, msgspec.json.encode(failed.body), keep_alive=keep_alive)
             return
+        values = request.values
         if request.method == b"GET":
-            self._write(200, b"healthy: " + request.values[b"host"], keep_alive=keep_alive)
+            self._write(200, b"healthy: " + values[b"host"], keep_alive=keep_alive)
             return
-        target = request.values[b"x-amz-target"].decode("latin-1")
-        body = self._server.store.respond_now(target, request.body)
+        target = values[b"x-amz-target"].decode("latin-1")
+        accepted = values.get(b"accept-encoding", b"")
+        body = self._server.store.respond_now(target, payload)
         if body is not None:
-            self._write(200, body, keep_alive=keep_alive)
+            self._write(200, body, keep_alive=keep_alive, accepted=accepted)
             return
         self._is_running = True
-        self._start(self._run(target, request.body, keep_alive=keep_alive))
+        self._start(self._run(target, payload, keep_alive=keep_alive, accepted=accepted))
 
     def _start(self, running: Coroutine[Any, Any, None]) -> None:
         """Run a request without a task if it does not wait, as most reads do not."""
@@ -229,10 +234,10 @@ class WireConnection(asyncio.Protocol):
         task.add_done_callback(self._server.tasks.discard)
         task.add_done_callback(lambda _: self._next())
 
-    async def _run(self, target: str, body: bytes, *, keep_alive: bool) -> None:
+    async def _run(self, target: str, body: bytes, *, keep_alive: bool, accepted: bytes) -> None:
         try:
             status, response = await self._server.store.respond(target, body)
-            self._write(status, response, keep_alive=keep_alive)
+            self._write(status, response, keep_alive=keep_alive, accepted=accepted)
         finally:
             self._is_running = False
 
@@ -245,7 +250,9 @@ class WireConnection(asyncio.Protocol):
         self._server.hosts.check(b"" if is_repeated else values.get(b"host", b""))
         if request.method == b"GET" and request.url == b"/":
             return
-        if request.method != b"POST" or b"x-amz-target" not in values:
+        if request.method != b"POST" or not _is_json(values.get(b"content-type", _JSON)):
+            raise coral_error("UnknownOperationException", None, 404)
+        if b"x-amz-target" not in values:
             raise coral_error("UnknownOperationException", None, 400)
         if b"authorization" not in values:
             message = "Request is missing Authentication Token"
@@ -255,18 +262,21 @@ class WireConnection(asyncio.Protocol):
 
     # Responses
 
-    def _write(self, status: int, body: bytes, *, keep_alive: bool) -> None:
+    def _write(self, status: int, body: bytes, *, keep_alive: bool, accepted: bytes = b"") -> None:
+        """Send a response; `accepted` are the encodings that the client accepts."""
         if self._is_closing or self.transport.is_closing():
             return
+        body, encoding = compress_payload(accepted, body) if accepted else (body, b"")
         self.transport.write(
             b"HTTP/1.1 %b\r\n%bcontent-type: application/x-amz-json-1.0\r\ncontent-length: %d\r\n"
-            b"x-amzn-requestid: %b\r\nx-amz-crc32: %d\r\n%b\r\n%b"
+            b"x-amzn-requestid: %b\r\nx-amz-crc32: %d\r\n%b%b\r\n%b"
             % (
                 _STATUS[status],
                 self._server.table.date_line,
                 len(body),
                 self._server.request_ids.next(),
                 zlib.crc32(body),
+                encoding,
                 b"" if keep_alive else b"connection: close\r\n",
                 body,
             )
@@ -291,6 +301,13 @@ class WireConnection(asyncio.Protocol):
         if not self._is_running:
             self._is_closing = True
             self.transport.close()
+
+
+def _is_json(content_type: bytes) -> bool:
+    """Whether the operations read bodies of this type; a request without a type is read, too."""
+    return content_type == _JSON or (
+        content_type.partition(b";")[0].strip().lower() in (_JSON, b"application/json")
+    )
 
 
 def _headers_too_large() -> ServiceError:

@@ -31,7 +31,7 @@ from tally.store.wire.table_metadata import (
     stream_metadata,
     write_metadata,
 )
-from tally.store.wire.table_names import table_name
+from tally.store.wire.table_names import check_resource, table_name
 from tally.store.wire.table_requests import read_stream, read_table
 from tally.store.wire.table_settings import (
     apply_settings,
@@ -68,7 +68,7 @@ class ControlPlane:
         metadata = new_metadata(self._now())
         metadata.tags = read_tags(body)
         check_tags(metadata.tags)
-        apply_settings(body, metadata, body.get("BillingMode", "PROVISIONED"))
+        apply_settings(body, metadata, body.get("BillingMode", "PROVISIONED"), self._now())
         table = read_table(body)
         if table.stream is not None:
             metadata.stream_label = new_stream_label(self._now())
@@ -116,7 +116,7 @@ class ControlPlane:
         check_index_updates(body.get("GlobalSecondaryIndexUpdates") or ())
         metadata = await read_metadata(self._engine, table.name, self._now())
         billing = body.get("BillingMode") or billing_mode(metadata)
-        apply_settings(body, metadata, billing, is_update=True)
+        apply_settings(body, metadata, billing, self._now(), is_update=True)
         changed = self._changed_stream(body, table, metadata)
         for update in body.get("GlobalSecondaryIndexUpdates") or ():
             changed = changed_indexes(body, changed, update, metadata)
@@ -192,10 +192,7 @@ class ControlPlane:
             raise table_not_found(name) from None
 
     async def _find_resource(self, body: Body) -> tuple[str, TableMetadata]:
-        if not body["ResourceArn"].startswith("arn:"):
-            raise invalid(
-                "Invalid TableArn: Invalid ResourceArn provided as input " + body["ResourceArn"]
-            )
+        check_resource(body["ResourceArn"])
         try:
             table = await self._engine.describe_table(table_name(body["ResourceArn"]))
         except (TableNotFound, ServiceError):
@@ -243,7 +240,8 @@ class ControlPlane:
             raise invalid(f"Table is already disabled for stream: {table.name}")
         if stream is not None and table.stream is not None:
             raise invalid(f"Table already has an enabled stream: {table.name}")
-        metadata.stream_label = None if stream is None else new_stream_label(self._now())
+        if stream is not None:
+            metadata.stream_label = new_stream_label(self._now())
         return replace(table, stream=stream)
 
     def _now(self) -> float:

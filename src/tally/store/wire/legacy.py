@@ -86,6 +86,10 @@ def legacy_actions(body: Body) -> tuple[Action, ...]:
 
 
 def _joined(body: Body, tests: Sequence[Condition]) -> Condition:
+    if len(tests) == 1 and body.get("ConditionalOperator") is not None:
+        raise invalid(
+            "ConditionalOperator can only be used when Filter or Expected has two or more elements"
+        )
     kind = Or if body.get("ConditionalOperator") == "OR" else And
     return reduce(kind, tests)
 

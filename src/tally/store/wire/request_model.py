@@ -31,6 +31,8 @@ _REQUIRED: Final = {
     "CreateTableInput": ("AttributeDefinitions", "KeySchema"),
     "UpdateGlobalSecondaryIndexAction": ("ProvisionedThroughput",),
 }
+# What stands for a required member: an index may change the throughput of either billing mode.
+_ALTERNATIVES: Final = {"ProvisionedThroughput": ("OnDemandThroughput", "WarmThroughput")}
 _MAX_LENGTHS: Final = {"KeySchema": 2}  # the model has the limit of indexes with long keys
 _NAMED_TABLE: Final = ("CreateTable", "DeleteTable", "DescribeTable", "DescribeTimeToLive")
 _MIN_NAME, _MAX_NAME = 3, 255
@@ -121,7 +123,7 @@ class RequestModel:
                 raise _not_a_structure(name, value)
             for member, camel, is_required in members:
                 content = value.get(member)
-                if content is None and not is_required:
+                if content is None and not (is_required and _is_missing(value, member)):
                     continue
                 where = f"{path}.{camel}" if path else camel
                 if content is None:
@@ -215,6 +217,10 @@ class RequestModel:
         return "null" if value is None else str(value)
 
 
+def _is_missing(value: Any, member: str) -> bool:
+    return all(value.get(name) is None for name in _ALTERNATIVES.get(member, ()))
+
+
 def _check_present(value: Any, _path: str, _problems: list[str]) -> None:
     if not isinstance(value, dict):
         raise _not_a_structure("AttributeValue", value)
@@ -243,7 +249,8 @@ def _check_named_table(body: Any) -> None:
     name = body.get(_TABLE)
     if name is None:
         raise invalid("The parameter 'TableName' is required but was not present in the request")
-    if isinstance(name, str) and len(name) < _MIN_NAME:
+    is_arn = isinstance(name, str) and name.startswith(_ARN_PREFIX)
+    if isinstance(name, str) and not is_arn and not _MIN_NAME <= len(name) <= _MAX_NAME:
         raise invalid(
             f"TableName must be at least {_MIN_NAME} characters long and at most {_MAX_NAME}"
             " characters long"
@@ -255,7 +262,7 @@ def _check_table_name(value: Any, path: str, problems: list[str]) -> None:
     if not name:
         limit = "Member must have length greater than or equal to 1"
         problems.append(_violation(name, path, limit))
-    elif len(name) > (1024 if name.startswith(_ARN_PREFIX) else 255):
+    elif len(name) > (1024 if name.startswith(_ARN_PREFIX) else _MAX_NAME):
         limit = "Member must have length less than or equal to 1024"
         problems.append(_violation(name, path, limit))
     elif not name.startswith(_ARN_PREFIX) and not _TABLE_NAME.fullmatch(name):

@@ -67,6 +67,7 @@ _ENVELOPED: Final = (
     "ExpressionAttributeValues can only be specified",
     *("Input collection contains duplicates", f"{_INVALID_VALUES}Input collection ["),
     *(f"{_INVALID_VALUES}An ", f"{_INVALID_VALUES}Binary sets", f"{_INVALID_VALUES}Null attribute"),
+    *(f"{_INVALID_VALUES}Value ", f"{_INVALID_VALUES}Exists and ComparisonOperator"),
 )
 
 
@@ -136,6 +137,11 @@ _EVALUATION_ERRORS: Final = (
     (
         r"index (\S+): the key attribute (.+) has (\d+) bytes; the limit is (\d+)",
         _LONG_INDEX_KEY,
+    ),
+    (r"an attribute name must have .*, not 0$", "Empty attribute name"),
+    (
+        r"an attribute name must have 1 to \d+ bytes, not",
+        "Attribute name is too large, must be less than 65536 bytes",
     ),
     (r"values may nest at most", "Nesting Levels have exceeded supported limits"),
 )

@@ -85,13 +85,14 @@ class StreamOperations:
         if number is not None and not (number.isascii() and number.isdigit()):
             raise invalid(f"Invalid SequenceNumber: {number}")
         table, _ = await self._find(arn)
-        if body["ShardId"] != _shard_id(await self._engine.stream_origin(table)):
+        origin = await self._engine.stream_origin(table)
+        if body["ShardId"] != _shard_id(origin):
             raise dynamodb_error(
                 "ResourceNotFoundException",
                 f"Requested resource not found: Shard: {body['ShardId']} of stream: {arn}",
             )
-        if kind == "TRIM_HORIZON":
-            position = START
+        if kind == "TRIM_HORIZON" or (number is not None and int(number) == origin):
+            position = START  # the first number of a shard has no record
         elif number is None:
             position = await self._engine.stream_position(table)
         else:

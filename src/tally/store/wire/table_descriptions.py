@@ -5,6 +5,7 @@ from typing import Any
 
 from tally.store.schema import Index, Table, index_key
 from tally.store.wire.table_metadata import TableMetadata, table_arn
+from tally.store.wire.table_options import INDEX_OPTIONS, describe_options
 
 
 def table_description(
@@ -16,6 +17,7 @@ def table_description(
     counts: tuple[int, int] = (0, 0),
 ) -> dict[str, Any]:
     """Return a TableDescription; `counts` are the number of items and their bytes."""
+    units = (metadata.read_units, metadata.write_units)
     described: dict[str, Any] = {
         "TableName": table.name,
         "TableArn": table_arn(table.name),
@@ -26,8 +28,8 @@ def table_description(
         "KeySchema": key_schema(table),
         "ItemCount": counts[0],
         "TableSizeBytes": counts[1],
-        "ProvisionedThroughput": _throughput(metadata.read_units, metadata.write_units),
-        **metadata.settings,
+        "ProvisionedThroughput": _throughput(*units),
+        **describe_options(metadata.settings, units, is_new=status == "CREATING"),
     }
     local = [index for index in table.by_name.values() if index.local]
     global_ = [index for index in table.by_name.values() if not index.local]
@@ -37,18 +39,18 @@ def table_description(
         described["GlobalSecondaryIndexes"] = [
             _global_index(table, index, metadata, status, building) for index in global_
         ]
-    if table.stream is not None:
-        described |= _stream(table, metadata)
-    return described
+    return described | _stream(table, metadata)
 
 
 def _stream(table: Table, metadata: TableMetadata) -> dict[str, Any]:
-    label = metadata.stream_label or ""
-    return {
-        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": table.stream},
-        "LatestStreamLabel": label,
-        "LatestStreamArn": f"{table_arn(table.name)}/stream/{label}",
-    }
+    """Describe the stream of a table; the name of the last one remains when it is disabled."""
+    described: dict[str, Any] = {}
+    if table.stream is not None:
+        described["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": table.stream}
+    if metadata.stream_label is not None:
+        described["LatestStreamLabel"] = metadata.stream_label
+        described["LatestStreamArn"] = f"{table_arn(table.name)}/stream/{metadata.stream_label}"
+    return described
 
 
 def _definitions(table: Table) -> list[dict[str, str]]:
@@ -87,8 +89,11 @@ def _global_index(
     described["IndexStatus"] = "CREATING" if is_building or status == "CREATING" else "ACTIVE"
     if is_building:
         described["Backfilling"] = True
-    described["ProvisionedThroughput"] = _throughput(*metadata.index_units.get(index.name, (0, 0)))
-    return described
+    units = metadata.index_units.get(index.name, (0, 0))
+    options = metadata.settings.get(INDEX_OPTIONS, {}).get(index.name, {})
+    described["ProvisionedThroughput"] = _throughput(*units)
+    is_new = described["IndexStatus"] == "CREATING"
+    return described | describe_options(options, units, is_new=is_new)
 
 
 def _throughput(read_units: int, write_units: int) -> dict[str, int]:

@@ -7,11 +7,17 @@ from typing import Any, Final
 from tally.store.schema import Table
 from tally.store.wire.service_errors import ServiceError, dynamodb_error, invalid
 from tally.store.wire.table_metadata import TableMetadata
+from tally.store.wire.table_options import INDEX_OPTIONS, apply_index_options, apply_options
 from tally.store.wire.table_requests import attribute_types, read_index
 
 Body = Mapping[str, Any]
 _MAX_TAGS: Final = 50
+_RESERVED_TAG: Final = "aws:"
 _MAX_UNITS: Final = 10**12
+_BLOCKED: Final = (
+    "This operation cannot be performed with given input values. Please contact DynamoDB service"
+    " team for more info: Action Blocked: IndexUpdate"
+)
 
 
 def billing_mode(metadata: TableMetadata) -> str:
@@ -23,29 +29,38 @@ def billing_mode(metadata: TableMetadata) -> str:
 
 
 def apply_settings(
-    body: Body, metadata: TableMetadata, billing: str, *, is_update: bool = False
+    body: Body, metadata: TableMetadata, billing: str, now: float, *, is_update: bool = False
 ) -> None:
     """Store what the service only repeats: throughput, billing mode, class and protection."""
     throughput = body.get("ProvisionedThroughput")
     _check_billing(billing, throughput, is_required=not is_update)
+    if is_update and billing == "PROVISIONED" and not metadata.read_units and throughput is None:
+        raise _parameter("ProvisionedThroughput must be specified when BillingMode is PROVISIONED")
     if throughput is not None:
         _check_units(throughput)
         if is_update and billing_mode(metadata) == "PROVISIONED":
             _check_changed(throughput, "table", (metadata.read_units, metadata.write_units))
         metadata.read_units = throughput["ReadCapacityUnits"]
         metadata.write_units = throughput["WriteCapacityUnits"]
-    if billing == "PAY_PER_REQUEST":
-        metadata.read_units = metadata.write_units = 0
-        metadata.settings["BillingModeSummary"] = {"BillingMode": billing}
-    else:
-        metadata.settings.pop("BillingModeSummary", None)
+    _apply_billing(metadata, billing, now)
     for index in body.get("GlobalSecondaryIndexes") or ():
         apply_index_units(index, metadata, billing)
-    if body.get("TableClass") is not None:
-        metadata.settings["TableClassSummary"] = {"TableClass": body["TableClass"]}
+        apply_index_options(index, metadata)
+    apply_options(body, metadata)
     if body.get("DeletionProtectionEnabled") is not None or not is_update:
         protected = bool(body.get("DeletionProtectionEnabled"))
         metadata.settings["DeletionProtectionEnabled"] = protected
+
+
+def _apply_billing(metadata: TableMetadata, billing: str, now: float) -> None:
+    summary = metadata.settings.get("BillingModeSummary")
+    if billing == "PAY_PER_REQUEST":
+        metadata.read_units = metadata.write_units = 0
+        if summary is None or summary["BillingMode"] != billing:
+            changed_at = {"LastUpdateToPayPerRequestDateTime": round(now, 3)}
+            metadata.settings["BillingModeSummary"] = {"BillingMode": billing, **changed_at}
+    elif summary is not None:
+        metadata.settings["BillingModeSummary"] = {**summary, "BillingMode": billing}
 
 
 def _check_billing(billing: str, throughput: Body | None, *, is_required: bool) -> None:
@@ -132,19 +147,23 @@ def changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetad
             if name in table.by_name:
                 raise _parameter(f"Index already exists: {name}")
             apply_index_units(entry, metadata, billing_mode(metadata))
+            apply_index_options(entry, metadata)
             index = read_index(entry, attribute_types(body))
             return replace(table, indexes=(*table.by_name.values(), index))
+        throughput = entry.get("ProvisionedThroughput")
+        if throughput is not None and billing_mode(metadata) == "PAY_PER_REQUEST":
+            raise invalid(_BLOCKED)
         if name not in table.by_name:
             raise dynamodb_error("ResourceNotFoundException", "Requested resource not found")
         if action == "Update":
-            _check_changed(
-                entry["ProvisionedThroughput"],
-                f"index {name}",
-                metadata.index_units.get(name, (0, 0)),
-            )
-            apply_index_units(entry, metadata, "PROVISIONED")
+            if throughput is not None:
+                units = metadata.index_units.get(name, (0, 0))
+                _check_changed(throughput, f"index {name}", units)
+                apply_index_units(entry, metadata, "PROVISIONED")
+            apply_index_options(entry, metadata)
             return table
         metadata.index_units.pop(name, None)
+        metadata.settings.get(INDEX_OPTIONS, {}).pop(name, None)
         others = [index for index in table.by_name.values() if index.name != name]
         return replace(table, indexes=tuple(others))
     raise _parameter(
@@ -154,6 +173,10 @@ def changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetad
 
 
 def read_tags(body: Body) -> dict[str, str]:
+    """Read the tags of a request; the service keeps some keys for itself."""
+    for tag in body.get("Tags") or ():
+        if tag["Key"].lower().startswith(_RESERVED_TAG):
+            raise _parameter(f"Tag keys must not start with {_RESERVED_TAG} Key: {tag['Key']}")
     return {tag["Key"]: tag["Value"] for tag in body.get("Tags") or ()}
 
 
