@@ -187,6 +187,9 @@ def test_a_backup_is_created_online_and_restored_elsewhere(tmp_path: Path) -> No
         done = tally(tmp_path, "backup", str(tmp_path / "backup.tar"))
         assert (done.returncode, done.stderr) == (0, "")
         assert "backup.tar" in done.stdout
+        misnamed = tally(tmp_path, "backup", f"{tmp_path}/backups/")
+        assert misnamed.returncode == 2
+        assert "backups/ is not a directory; create it" in misnamed.stderr
         rejected = tally(tmp_path, "restore", str(tmp_path / "backup.tar"))
         assert rejected.returncode == 2
         assert "A program is running on" in rejected.stderr

@@ -18,7 +18,9 @@ from tally.kit.clock import SystemClock
 from tally.kit.keyfile import read_or_create
 from tally.settings import Secret
 from tally.store.api import Put
+from tally.store.errors import StorageDamaged
 from tally.store.sqlite import open_sqlite
+from tally.store.sqlite.files import FILE_NAME
 from tests.backup.writers import NOTES, concurrent_writers
 from tests.faults.audit import audit
 
@@ -187,6 +189,16 @@ async def test_a_restore_requires_an_empty_unused_directory(tmp_path: Path, back
         await restore_backup(backup, tmp_path / "original", CLOCK)
     with pytest.raises(BackupRejected, match=r"Backup .* does not exist"):
         await restore_backup(tmp_path / "none.tar", tmp_path / "other", CLOCK)
+
+
+async def test_a_database_lost_between_restore_and_start_is_not_a_new_store(
+    tmp_path: Path, backup: Path
+) -> None:
+    await restore_backup(backup, tmp_path / "other", CLOCK, key_of(tmp_path / "original"))
+    (tmp_path / "other" / FILE_NAME).write_bytes(b"")
+    with pytest.raises(StorageDamaged, match=r"is empty, and the data directory held a database"):
+        async with open_sqlite(tmp_path / "other"):
+            pass
 
 
 async def test_a_restore_does_not_replace_data_created_meanwhile(

@@ -7,9 +7,9 @@ import apsw
 from tally.backup.errors import BackupFailed
 from tally.store.sqlite.change_log import last_sequence
 from tally.store.sqlite.checksums import load_checksum_vfs
-from tally.store.sqlite.directory import DirectoryLease, check_directory
+from tally.store.sqlite.directory import DirectoryLease, check_directory, check_identity
 from tally.store.sqlite.files import connect, to_store_error
-from tally.store.sqlite.state import renew_incarnation
+from tally.store.sqlite.state import STORE_ID, read_state, renew_incarnation
 
 
 def copy_store(source: Path, target: Path) -> None:
@@ -50,7 +50,8 @@ def _copy(source: Path, target: Path) -> tuple[object, ...] | None:
 def begin_incarnation(path: Path) -> None:
     """Give a restored database another id, so that it does not continue the old change log.
 
-    Positions of the old database remain valid up to the backup.
+    Positions of the old database remain valid up to the backup. The id is also written next to the
+    database, so that a loss before the first start is noticed.
     """
     try:
         connection = apsw.Connection(str(path), vfs=load_checksum_vfs())
@@ -59,10 +60,13 @@ def begin_incarnation(path: Path) -> None:
             has_log = connection.table_exists(None, "changes")
             renew_incarnation(connection, last_sequence(connection) if has_log else 0)
             connection.execute("COMMIT")
+            store_id = read_state(connection, STORE_ID)
         finally:
             connection.close()
     except apsw.Error as error:
         raise BackupFailed(f"{path.name} in the backup cannot be used: {error}") from error
+    if store_id is not None:  # a database of an older version gets its id at the first start
+        check_identity(path, store_id)
 
 
 def check_store(path: Path) -> None:

@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 
 from tally.backup.create import create_backup
+from tally.backup.errors import BackupRejected
 from tally.backup.restore import restore_backup
 from tally.cli.startup import explained_errors, load_settings
 from tally.kit.clock import SystemClock
 from tally.kit.data_directory import secure_data_directory
 
+# Text, because a path does not have the slash at its end.
 Target = Annotated[
-    Path, typer.Argument(help="File to write; in a directory, the file is named after the time.")
+    str, typer.Argument(help="File to write; in a directory, the file is named after the time.")
 ]
 Trust = Annotated[
     bool,
@@ -25,9 +27,13 @@ Source = Annotated[Path, typer.Argument(help="File that `tally backup` wrote.")]
 def backup(target: Target) -> None:
     settings = load_settings()
     with explained_errors():
+        if target.endswith("/") and not Path(target).is_dir():
+            raise BackupRejected(
+                f"{target} is not a directory; create it, or name a file without a slash at the end"
+            )
         secure_data_directory(settings.data_dir)
         created = asyncio.run(
-            create_backup(settings.data_dir, target, SystemClock(), settings.backup_key)
+            create_backup(settings.data_dir, Path(target), SystemClock(), settings.backup_key)
         )
     typer.echo(
         f"{created.path}: {len(created.manifest.entries)} files, {created.size / 1e6:.1f} MB"

@@ -73,6 +73,10 @@ Rollup: TypeAlias = Mapping[str, SensorRollup]
 
 def aggregate(values: Sequence[TimedValue]) -> SensorRollup:
     """Aggregate values, of which there is at least one, in any order."""
+    if len(values) == 1:  # of a reading that arrived alone
+        [only] = values
+        number = only[1]
+        return SensorRollup(1, Decimal(number), number, number, only, only)
     numbers = [value for _, value in values]
     total = Decimal()
     for number in numbers:

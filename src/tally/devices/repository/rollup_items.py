@@ -1,6 +1,5 @@
 """Roll-ups of sensors as the table `device_rollups` stores them."""
 
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ def encode_rollup(rollup: SensorRollup) -> str:
     return _encoder.encode(rollup).decode()
 
 
-def decode_rollup(entry: str | Sequence[Any]) -> SensorRollup:
+def decode_rollup(entry: str | list[Any]) -> SensorRollup:
     """Decode JSON, or the list of numbers and the sum as text that older versions stored."""
     if isinstance(entry, str):
         return _decoder.decode(entry)

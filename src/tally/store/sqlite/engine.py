@@ -8,7 +8,7 @@ go to the writer thread and are acknowledged after its fsync.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -50,8 +50,10 @@ from tally.store.sqlite.bulk.router import WriteRouter
 from tally.store.sqlite.change_log import trim_changes
 from tally.store.sqlite.change_streams import ChangeStreams
 from tally.store.sqlite.files import connect, prepare_database, to_store_error
+from tally.store.sqlite.keys import RowKey
 from tally.store.sqlite.layout import Layout
 from tally.store.sqlite.reads import Reader
+from tally.store.sqlite.rows import read_rows
 from tally.store.sqlite.scrub import Scrubber
 from tally.store.sqlite.state import read_state, write_state
 from tally.store.sqlite.sweep import sweep, sweep_all
@@ -78,6 +80,8 @@ from tally.store.values import Item, Key
 
 T = TypeVar("T")
 DEFAULT_RETENTION_SECONDS: Final = 86_400.0  # as DynamoDB
+# A batch reads at most so many items of 400 KB before it notices that its response is full.
+KEYS_PER_READ: Final = 16
 RECENT_SECONDS: Final = 0.05  # for which the served store uses a table without looking for changes
 
 
@@ -204,14 +208,20 @@ class SqliteEngine:
         layout = self._layout(operation.table)
         items: list[Item] = []
         cost, total = Capacity(), 0
-        for position, key in enumerate(operation.keys):
-            found, size = self._row(layout, Get(operation.table, key, operation.projection))
-            total += size
-            if total > MAX_BATCH_GET_BYTES:
-                return BatchGetResult(items, operation.keys[position:], cost)
-            cost += capacity.read_capacity(size, consistent=operation.consistent)
-            if found is not None:
-                items.append(found)
+        try:
+            for position, (key, row) in enumerate(self._rows(layout, operation.keys)):
+                packed, size = (b"", 0) if row is None else row
+                total += size
+                if total > MAX_BATCH_GET_BYTES:
+                    return BatchGetResult(items, operation.keys[position:], cost)
+                cost += capacity.read_capacity(size, consistent=operation.consistent)
+                if row is not None:
+                    item = layout.packer.unpack(packed, key)
+                    items.append(
+                        project(item, operation.projection) if operation.projection else item
+                    )
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise self._failure(error, layout, None) from error
         return BatchGetResult(items, (), cost)
 
     async def batch_write(self, operation: BatchWrite) -> BatchWriteResult:
@@ -410,6 +420,17 @@ class SqliteEngine:
             return None, 0
         item = layout.packer.unpack(row[0], key)
         return (project(item, get.projection) if get.projection else item), row[1]
+
+    def _rows(
+        self, layout: Layout, keys: Iterable[Key]
+    ) -> Iterator[tuple[RowKey, tuple[bytes, int] | None]]:
+        """Read packed items and their sizes, several keys per statement."""
+        row_keys = [*map(layout.checked_key, keys)]
+        for start in range(0, len(row_keys), KEYS_PER_READ):
+            chunk = row_keys[start : start + KEYS_PER_READ]
+            found = read_rows(self._connection, layout, chunk)
+            for key in chunk:
+                yield key, found.get(key)
 
     async def _page(
         self, layout: Layout, operation: Query | Scan, key_range: KeyRange | None
