@@ -229,7 +229,7 @@ def _encode(placeholders: Placeholders, expression: Any) -> str:
         ({b"\xff", b"a", b"\x00"}, {"BS": [b"\x00", b"a", b"\xff"]}),
         ({b"x"}, {"BS": [b"x"]}),
     ],
-    ids=repr,
+    ids=lambda each: str(sorted(each, key=repr)) if isinstance(each, set) else repr(each),
 )
 def test_each_type_is_encoded(value: Any, wire: dict[str, Any]) -> None:
     assert to_wire(value) == wire
