@@ -169,6 +169,19 @@ async def test_serve_answers_requests_when_its_log_cannot_be_written(tmp_path: P
         assert program.wait(TIMEOUT_SECONDS) == 0
 
 
+async def test_serve_answers_and_stops_when_nobody_reads_its_log(tmp_path: Path) -> None:
+    """A pipe holds 64 KB, which are some 160 lines of the access log."""
+    variables = {"TALLY_PORT": "0", "TALLY_ACCESS_LOG": "true", "TALLY_LOG_FORMAT": "json"}
+    with started(tmp_path, "serve", **variables) as program:
+        assert program.stderr is not None
+        url = json.loads(read_until(program.stderr, "listening"))["data"]["url"]
+        async with connected(url) as client:
+            statuses = [(await client.get("/health/ready?" + "x" * 500)).status for _ in range(500)]
+        assert statuses == [200] * 500
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(TIMEOUT_SECONDS) == 0
+
+
 async def wait_until_listening(port: int) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:

@@ -9,7 +9,7 @@ import typer
 
 from tally.app import build_app, open_application
 from tally.cli.extras import explain_missing_extra
-from tally.cli.startup import Host, Port, explained_errors, load_settings
+from tally.cli.startup import Host, Port, explained_errors, load_settings, server_log
 from tally.instance.first_operator import ensure_first_operator, usage
 from tally.instance.served_tables import serving_tables
 from tally.kit import logs
@@ -81,4 +81,5 @@ def serve_backends(
                 await server.serve_on(listening, stop)
             logs.logger().info("Server stopped", action="server_stopped")
 
-        run_until_stopped(serve_until)
+        with server_log(settings):
+            run_until_stopped(serve_until)

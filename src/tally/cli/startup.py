@@ -4,11 +4,13 @@ The option types that several commands share are here too.
 """
 
 import dataclasses
+import io
 import os
 import pwd
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO, cast
 
 import typer
 
@@ -17,6 +19,7 @@ from tally.cli.extras import MissingExtra
 from tally.errors import TallyError, Unavailable
 from tally.kit import logs
 from tally.kit.clock import SystemClock
+from tally.kit.log_stream import BackgroundStream
 from tally.kit.operators import Operator, Role
 from tally.kit.server import ListenError
 from tally.settings import Settings, SettingsError, read_settings, unknown_variables
@@ -47,6 +50,15 @@ def load_settings(
     for warning in unknown_variables(os.environ):
         typer.echo(warning, err=True)
     return settings
+
+
+@contextmanager
+def server_log(settings: Settings, file: io.RawIOBase | None = None) -> Iterator[None]:
+    """Write the logs to `file` (standard error) in a thread, as no request may wait for it."""
+    file = file or io.FileIO(sys.stderr.fileno(), "w", closefd=False)
+    with BackgroundStream(file) as stream:
+        logs.configure(settings, SystemClock(), cast(TextIO, stream))
+        yield
 
 
 @contextmanager

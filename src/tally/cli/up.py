@@ -1,14 +1,12 @@
 """`tally up`: starts the demo."""
 
 import sys
-from typing import Annotated, TextIO, cast
+from typing import Annotated
 
 import typer
 
-from tally.cli.startup import Host, Port, explained_errors, load_settings
-from tally.kit.clock import SystemClock
+from tally.cli.startup import Host, Port, explained_errors, load_settings, server_log
 from tally.kit.log_file import LogFile
-from tally.kit.logs import configure
 from tally.kit.server import listen, run_until_stopped
 from tally.up import Up, archive_data_dir
 
@@ -48,6 +46,6 @@ def up(
         if sys.stderr.isatty() and not logs:
             # Log lines would tear the table of URLs apart.
             log_file = LogFile(settings.data_dir)
-            configure(settings, SystemClock(), cast(TextIO, log_file))
         running = Up(settings, with_simulators=sim, log_file=log_file)
-        run_until_stopped(lambda stop: running.run(listening, stop))
+        with server_log(settings, log_file):
+            run_until_stopped(lambda stop: running.run(listening, stop))

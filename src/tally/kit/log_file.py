@@ -7,16 +7,19 @@ renamed and a new one begins, so that a demo that runs for weeks does not fill t
 import io
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FILE_NAME: Final = "tally.log"
 PREVIOUS_SUFFIX: Final = ".1"
 MAX_BYTES: Final = 10_000_000
-_PROBLEMS: Final = ('"level":"warning"', '"level":"error"', '"level":"critical"')
+_PROBLEMS: Final = (b'"level":"warning"', b'"level":"error"', b'"level":"critical"')
 
 
-class LogFile(io.TextIOBase):
-    """A text stream that appends to `tally.log` in a directory; nobody else may read the file."""
+class LogFile(io.RawIOBase):
+    """A file that appends to `tally.log` in a directory; nobody else may read the file."""
 
     def __init__(self, directory: Path, max_bytes: int = MAX_BYTES) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -25,14 +28,14 @@ class LogFile(io.TextIOBase):
         self._max_bytes = max_bytes
         self._descriptor = self._open()
 
-    def write(self, text: str) -> int:
-        """Append a line, and count it if it is a warning or an error."""
-        self.problems += any(problem in text for problem in _PROBLEMS)
-        data = text.encode(errors="replace")
+    def write(self, lines: "ReadableBuffer") -> int:
+        """Append lines, and count those that are warnings or errors."""
+        data = bytes(memoryview(lines))
         if os.fstat(self._descriptor).st_size + len(data) > self._max_bytes:
             self._rotate()
-        os.write(self._descriptor, data)
-        return len(text)
+        written = os.write(self._descriptor, data)
+        self.problems += sum(data[:written].count(problem) for problem in _PROBLEMS)
+        return written
 
     def close(self) -> None:
         if not self.closed:
