@@ -71,8 +71,7 @@ def write_until_refused(stream: BackgroundStream, line: str) -> int:
     for accepted in range(MANY):
         try:
             stream.write(line)
-        except OSError as error:
-            assert error.errno == errno.ENOBUFS
+        except OSError:
             return accepted
     raise AssertionError("the stream accepts lines without limit")
 
