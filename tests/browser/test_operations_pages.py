@@ -67,7 +67,7 @@ async def test_a_back_up_is_private_and_only_operators_download_it(
     async with new_context(browser) as context:
         page = await open_signed_in(server, context, "keeper")
         await page.goto(f"{server.console}/operations/backups")
-        await press(page, "Create back-up")
+        await press(page, "Create backup")
         link = page.locator("a[href^='backups/']").first
         async with page.expect_download() as started:
             await link.click()

@@ -151,3 +151,29 @@ async def test_the_data_page_shows_tables_patterns_and_items(demo: RunningDemo, 
     await expect(page.get_by_text("Scan live fixtures").first).to_be_visible()
     await page.get_by_role("link", name="cricket-leagues").click()
     await expect(page.get_by_text("Lantern League").first).to_be_visible()
+
+
+async def test_the_demo_has_a_board_with_seasons_and_an_alarm_rule(
+    demo: RunningDemo, page: Page
+) -> None:
+    """Both pages would be empty otherwise, and nobody would see what they are for."""
+    await page.goto(f"{demo.console}/scoreboard/boards")
+    await page.get_by_label("Board", exact=True).click()
+    await page.get_by_role("option", name="Ten-minute sprint").click()
+    await expect(page.locator("[data-season]")).to_have_text(
+        re.compile(r"Season \d+, [1-9]\d* players?, closes in 0:0")
+    )
+    headers = {"Authorization": f"Bearer {demo.secret('operator.token')}"}
+    rules = demo.get_json("/devices/alarm-rules", **headers)["items"]
+    assert "Low pressure" in [rule["name"] for rule in rules]
+
+
+async def test_an_empty_table_has_one_message_that_says_why(demo: RunningDemo, page: Page) -> None:
+    for path, message in (
+        ("operations/backups", "No backup has been created here."),
+        ("operations/webhooks", "No webhook is registered."),
+        ("operations/logs?text=nothing-has-this-text", "No recent line matches."),
+    ):
+        await page.goto(f"{demo.console}/{path}")
+        await expect(page.get_by_text(message)).to_be_visible()
+        await expect(page.get_by_text("No data available")).to_have_count(0)

@@ -56,7 +56,7 @@ class BoardView:
     async def show(self) -> None:
         with ui.element("div").classes("tally-main-side"):
             with card("Standings"):
-                self._chosen = ui.select([], label="Board", on_change=self._choose).classes("w-64")
+                self._chosen = ui.select({}, label="Board", on_change=self._choose).classes("w-64")
                 with ui.row().classes("gap-1 tally-quiet"):
                     self._status = ui.label().props("data-season=1 role=status")
                     self._closed = Region(ui.row())
@@ -115,9 +115,9 @@ class BoardView:
         """Show the chosen board as it is now; the open season changes when its reset comes."""
         try:
             found = await self._boards.find_page(MAX_BOARDS)
-            ids = [board.board_id for board in found]
-            if self._chosen.options != ids:
-                self._chosen.set_options(ids, value=self._chosen.value or next(iter(ids), None))
+            names = {board.board_id: board.rules.name for board in found}
+            if self._chosen.options != names:
+                self._chosen.set_options(names, value=self._chosen.value or next(iter(names), None))
             if self._chosen.value is not None:
                 await self._show_board(self._chosen.value)
             else:

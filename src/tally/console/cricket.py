@@ -216,7 +216,7 @@ def _scorecard(feed: MatchFeed, innings: InningsFeed) -> None:
     ui.label(f"{name} {innings.runs}/{innings.wickets} ({innings.overs})").classes("text-subtitle1")
     for columns, rows in ((BATTER_COLUMNS, _batters(innings)), (BOWLER_COLUMNS, _bowlers(innings))):
         ui.table(columns=columns, rows=rows, row_key="name").classes("w-full").props(
-            "dense flat hide-pagination"
+            "dense flat hide-pagination no-data-label='Nobody yet.'"
         )
 
 

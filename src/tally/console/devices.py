@@ -106,7 +106,7 @@ async def _device_list(context: ConsoleContext, devices: Devices) -> None:
         table = ui.table(columns=DEVICE_COLUMNS, rows=[], row_key="id", pagination=15).classes(
             "w-full"
         )
-        table.props("dense flat")
+        table.props("dense flat hide-no-data")
         table.add_slot("body-cell-id", address_cell("id"))
         table.add_slot("body-cell-seen", time_cell("seen"))
         with ui.column() as empty:

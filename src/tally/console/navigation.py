@@ -43,7 +43,7 @@ NAVIGATION: Final = (
             NavigationEntry("/data", "Data", "table_chart"),
             NavigationEntry("/operations/jobs", "Jobs", "schedule"),
             NavigationEntry("/operations/logs", "Logs", "subject"),
-            NavigationEntry("/operations/backups", "Back-ups", "save"),
+            NavigationEntry("/operations/backups", "Backups", "save"),
             NavigationEntry("/operations/webhooks", "Webhooks", "webhook"),
             NavigationEntry("/operations/alarms", "Alarms", "notifications"),
             NavigationEntry("/operations/operators", "Operators", "group"),

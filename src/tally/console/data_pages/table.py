@@ -81,7 +81,10 @@ class TableView:
             self._rows = (
                 ui.table(columns=[], rows=[], row_key="_id")
                 .classes("w-full")
-                .props("dense flat hide-pagination :rows-per-page-options='[0]'")
+                .props(
+                    "dense flat hide-pagination :rows-per-page-options='[0]'"
+                    " no-data-label='No item on this page.'"
+                )
             )
             self._rows.add_slot(f"body-cell-{self._table.key_names[-1]}", KEY_CELL)
             with ui.row().classes("items-center gap-3 w-full"):

@@ -1,1 +1,1 @@
-"""The pages for operating an instance: jobs, logs, back-ups, webhooks, alarms and operators."""
+"""The pages for operating an instance: jobs, logs, backups, webhooks, alarms and operators."""

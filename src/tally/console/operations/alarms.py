@@ -20,7 +20,7 @@ from tally.kit.clock import EPOCH
 REFRESH_SECONDS: Final = 2.0
 PAGE: Final = 50
 STATES: Final = ("open", "acknowledged", "cleared", "all")
-ABOUT: Final = "Alarms of devices. Rules are created with `POST /devices/alarm-rules`."
+ABOUT: Final = "Alarms of devices. Programs create the rules with POST /devices/alarm-rules."
 COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "id", "label": "Alarm", "field": "id", "align": "left"},
     {"name": "raised", "label": "Raised", "field": "raised", "align": "left"},
@@ -77,7 +77,10 @@ class AlarmList:
             self._table = (
                 ui.table(columns=COLUMNS, rows=[], row_key="id")
                 .classes("w-full")
-                .props("dense flat wrap-cells hide-pagination :rows-per-page-options='[0]'")
+                .props(
+                    "dense flat wrap-cells hide-no-data hide-pagination"
+                    " :rows-per-page-options='[0]'"
+                )
             )
             self._table.add_slot("body-cell-id", relative_link_cell("alarms/"))
             self._table.add_slot("body-cell-raised", TIME_CELL)

@@ -1,6 +1,6 @@
-"""The page of back-ups: creates, lists and downloads them.
+"""The page of backups: creates, lists and downloads them.
 
-A back-up contains the keys of the installation: only operators may download one, and each download
+A backup contains the keys of the installation: only operators may download one, and each download
 is in the audit trail.
 """
 
@@ -31,8 +31,8 @@ from tally.settings import Settings
 REFRESH_SECONDS: Final = 5.0
 PRIVATE_DIRECTORY: Final = 0o700
 ABOUT: Final = (
-    "A back-up contains the embedded store, the embedded PostgreSQL and the keys. Restore it with"
-    " `tally restore`, and store it encrypted."
+    "A backup contains the embedded store, the embedded PostgreSQL and the keys. "
+    'Restore it with "tally restore", and store it encrypted.'
 )
 COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "created", "label": "Created", "field": "created", "align": "left", "sortable": True},
@@ -47,7 +47,7 @@ _file_name: Final = re.compile(r"tally-[0-9]{8}-[0-9]{6}\.tar")
 
 
 def backup_directory(settings: Settings) -> Path:
-    """Return the directory of the back-ups; by default it is next to the data directory."""
+    """Return the directory of the backups; by default it is next to the data directory."""
     if settings.backup_dir is not None:
         return settings.backup_dir
     data_dir = settings.data_dir.resolve()
@@ -55,7 +55,7 @@ def backup_directory(settings: Settings) -> Path:
 
 
 def list_backups(directory: Path) -> list[Path]:
-    """Return the back-ups in the directory, newest first."""
+    """Return the backups in the directory, newest first."""
     if not directory.is_dir():
         return []
     found = [path for path in directory.iterdir() if _file_name.fullmatch(path.name)]
@@ -65,7 +65,7 @@ def list_backups(directory: Path) -> list[Path]:
 def add_backup_page(shell: Shell, context: ConsoleContext) -> None:
     creating = asyncio.Lock()
 
-    @shell.page("/operations/backups", "Back-ups", ABOUT)
+    @shell.page("/operations/backups", "Backups", ABOUT)
     async def backups() -> None:
         view = BackupView(context, creating)
         view.show()
@@ -74,7 +74,7 @@ def add_backup_page(shell: Shell, context: ConsoleContext) -> None:
 
 
 class BackupView:
-    """The page of one visitor; all pages share `creating`, so that one back-up runs at a time."""
+    """The page of one visitor; all pages share `creating`, so that one backup runs at a time."""
 
     def __init__(self, context: ConsoleContext, creating: asyncio.Lock) -> None:
         self._context = context
@@ -83,22 +83,22 @@ class BackupView:
         self._creating = creating
 
     def show(self) -> None:
-        with card("Back-ups", about=f"Files in {self._directory}, readable by their owner only."):
+        with card("Backups", about=f"Files in {self._directory}, readable by their owner only."):
             for reminder in _reminders(self._settings):
                 ui.label(reminder).classes("tally-quiet")
             with ui.row().classes("items-center gap-3"):
-                create = ui.button("Create back-up", icon="save")
+                create = ui.button("Create backup", icon="save")
                 self._status = ui.label().classes("tally-quiet").props("role=status")
             self._table = (
                 ui.table(columns=COLUMNS, rows=[], row_key="name", pagination=25)
                 .classes("w-full")
-                .props("dense flat")
+                .props("dense flat hide-no-data")
             )
             self._table.add_slot("body-cell-created", TIME_CELL)
             if page_session().operator.may_change:
                 self._table.add_slot("body-cell-name", DOWNLOAD_CELL)
             with ui.column() as self._empty:
-                empty_state("No back-up has been created here.")
+                empty_state("No backup has been created here.")
         self._context.changes.control(create, self._create)
 
     async def refresh(self) -> None:
@@ -110,7 +110,7 @@ class BackupView:
 
     async def _create(self) -> None:
         if self._creating.locked():
-            raise Conflict("A back-up is being created already")
+            raise Conflict("A backup is being created already")
         async with (
             self._creating,
             self._context.changes.audited("backup_create", str(self._directory)),
@@ -126,7 +126,7 @@ class BackupView:
                 )
             except (BackupFailed, OSError) as error:
                 self._status.set_text("")
-                raise Unavailable(f"The back-up failed: {error}") from error
+                raise Unavailable(f"The backup failed: {error}") from error
         self._status.set_text(f"Created {created.path.name}")
         await self.refresh()
 
@@ -168,7 +168,7 @@ class BackupRoute:
             return PlainTextResponse(error.message, 403)
         found = {path.name: path for path in list_backups(self._directory)}
         if name not in found:
-            return PlainTextResponse("There is no such back-up", 404)
+            return PlainTextResponse("There is no such backup", 404)
         try:
             await self._context.operators.record(session.operator, "backup_download", name)
         except Unavailable as error:

@@ -115,7 +115,7 @@ class JobView:
             self._history = (
                 ui.table(columns=RUN_COLUMNS, rows=[], row_key="id", pagination=25)
                 .classes("w-full")
-                .props("dense flat wrap-cells")
+                .props("dense flat wrap-cells no-data-label='Not run yet on this instance.'")
             )
             self._history.add_slot("body-cell-started", TIME_CELL)
 

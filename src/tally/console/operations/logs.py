@@ -67,7 +67,7 @@ class LogView:
             self._table = (
                 ui.table(columns=COLUMNS, rows=[], row_key="id", pagination=50)
                 .classes("w-full")
-                .props("dense flat wrap-cells")
+                .props("dense flat wrap-cells no-data-label='No recent line matches.'")
             )
             self._table.add_slot("body-cell-time", TIME_CELL)
             self._table.add_slot("body-cell-message", MESSAGE_CELL)

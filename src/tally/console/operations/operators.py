@@ -68,7 +68,7 @@ class OperatorView:
             self._audit = (
                 ui.table(columns=AUDIT_COLUMNS, rows=[], row_key="id", pagination=25)
                 .classes("w-full")
-                .props("dense flat wrap-cells")
+                .props("dense flat wrap-cells no-data-label='No change yet.'")
             )
             self._audit.add_slot("body-cell-time", TIME_CELL)
 

@@ -80,7 +80,7 @@ class WebhookListView:
             self._table = (
                 ui.table(columns=WEBHOOK_COLUMNS, rows=[], row_key="id", pagination=25)
                 .classes("w-full")
-                .props("dense flat wrap-cells")
+                .props("dense flat wrap-cells hide-no-data")
             )
             self._table.add_slot("body-cell-id", relative_link_cell("webhooks/"))
             self._table.add_slot("body-cell-created", TIME_CELL)
@@ -145,7 +145,9 @@ class WebhookView:
 
     def _delivery_table(self, state: DeliveryState) -> None:
         table = ui.table(columns=DELIVERY_COLUMNS, rows=[], row_key="id", pagination=25)
-        table.classes("w-full").props("dense flat wrap-cells")
+        table.classes("w-full").props(
+            f"dense flat wrap-cells no-data-label='No {state.value} delivery.'"
+        )
         table.add_slot("body-cell-created", TIME_CELL)
         self._tables[state] = table
 

@@ -28,9 +28,11 @@ from tally.sim.athletes.strava_client import StravaControlClient
 from tally.sim.boards.command import create_api_key
 from tally.sim.boards.devices_client import DevicesClient
 from tally.sim.boards.fleet import BoardBehaviour, BoardFleet
+from tally.sim.demo.content import SPRINT_BOARD, create_alarm_rule, create_sprint_board
 from tally.sim.demo.services import SimulatedServices
 from tally.sim.demo.state import DemoState
 from tally.sim.players.fleet import PlayerFleet
+from tally.sim.players.player import PlayerBehaviour
 from tally.sim.players.scoreboard_client import ScoreboardClient
 
 BOARD_COUNT: Final = 40
@@ -64,6 +66,7 @@ class DemoClients:
     async def run_boards(self) -> None:
         key = self.state.load_secret("boards") or await self._create_board_key()
         devices = DevicesClient(self.client, f"{self.url}/devices", key, self.clock)
+        await create_alarm_rule(self.client, devices.url, self._operator_token())
         behaviour = BoardBehaviour(interval=BOARD_INTERVAL_SECONDS)
         fleet = BoardFleet(devices, self.clock, self.state.rng("boards"), behaviour)
         async with fleet.running(BOARD_COUNT):
@@ -96,7 +99,9 @@ class DemoClients:
         key = configured or keyfile.read_or_create(self._data_dir / "scoreboard-internal.key")
         url = f"{self.url}/scoreboard/api/v1"
         scoreboard = ScoreboardClient(self.client, url, key, self.clock)
-        fleet = PlayerFleet(scoreboard, self.clock, self.state.rng("players"))
+        await create_sprint_board(self.client, url, self._operator_token())
+        behaviour = PlayerBehaviour(boards=("global", SPRINT_BOARD))
+        fleet = PlayerFleet(scoreboard, self.clock, self.state.rng("players"), behaviour)
         async with fleet.running(PLAYER_COUNT):
             await fleet.rejected.wait()
 

@@ -30,6 +30,7 @@ class PlayerBehaviour:
     interval: float = 8.0
     replay_probability: float = 0.1
     cheat_probability: float = 0.05
+    boards: tuple[str, ...] = ("global",)
     retry_policy: RetryPolicy = PLAYER_RETRY_POLICY
 
 
@@ -78,7 +79,9 @@ class VirtualPlayer:
             "duration_ms": self.rng.randint(5_000, 300_000),
         }
         token = await self._with_retries(
-            lambda: self.scoreboard.complete_action(action_id, user_id, max_score, metadata)
+            lambda: self.scoreboard.complete_action(
+                action_id, user_id, max_score, metadata, self.behaviour.boards
+            )
         )
         if self.rng.random() < self.behaviour.cheat_probability:
             await self._cheat(token, max_score)

@@ -126,7 +126,12 @@ class ScoreboardClient:
         )
 
     async def complete_action(
-        self, action_id: str, user_id: str, max_score: int, metadata: dict[str, Any]
+        self,
+        action_id: str,
+        user_id: str,
+        max_score: int,
+        metadata: dict[str, Any],
+        boards: tuple[str, ...] = ("global",),
     ) -> str:
         """Report a completed action as the game server; returns the action token."""
         body = {
@@ -134,6 +139,7 @@ class ScoreboardClient:
             "user_id": user_id,
             "max_score": max_score,
             "metadata": metadata,
+            "boards": boards,
         }
         key = {"X-Internal-API-Key": self.internal_key.reveal()}
         return (
