@@ -85,6 +85,8 @@ async def compare_with_databases() -> AsyncIterator[Line]:
                 yield _ingest_line(ours, peer)
             sizes = {target.name: target.size() / target.readings for target in [ours, *theirs]}
             await _fill_year([ours, *theirs])
+            for database in filter(None, peers):
+                await database.flush()
             for days in (90, 365):
                 charts = await _charts([ours, *theirs], days)
                 for peer in theirs:

@@ -49,6 +49,13 @@ class Peer:
     client: Client
     board: KeepAliveClient
     chart: Callable[[str, int, int], str]
+    # The path that makes recent readings searchable; VictoriaMetrics does so after seconds.
+    flush_path: str | None = None
+
+    async def flush(self) -> None:
+        """Make all readings searchable."""
+        if self.flush_path is not None:
+            await self.get(self.flush_path)
 
     async def write(self, body: bytes) -> None:
         await self.board.request("POST", "/write?db=tally&precision=ms", body)
@@ -116,7 +123,16 @@ async def open_victoria_metrics(folder: Path) -> AsyncIterator[Peer | None]:
         _clients(running) as (client, board),
     ):
         durability = "not synced; written within seconds"
-        yield Peer("VictoriaMetrics", durability, running, folder, client, board, _victoria_chart)
+        yield Peer(
+            "VictoriaMetrics",
+            durability,
+            running,
+            folder,
+            client,
+            board,
+            _victoria_chart,
+            "/internal/force_flush",
+        )
 
 
 def _write_influx_config(folder: Path, port: int) -> Path:
