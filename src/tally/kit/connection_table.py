@@ -10,7 +10,6 @@ One sweep per second closes connections that have waited too long. A request cos
 import asyncio
 import resource
 from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from ipaddress import ip_address, ip_network
@@ -82,7 +81,7 @@ class Connection(Protocol):
 class TrustedProxies:
     """The proxies that the limit per address does not apply to: each carries many clients."""
 
-    def __init__(self, proxies: Collection[str]) -> None:
+    def __init__(self, proxies: tuple[str, ...]) -> None:
         self._trusts_all = ANY_PROXY in proxies
         self._networks = [ip_network(proxy) for proxy in proxies if proxy != ANY_PROXY]
 
@@ -107,7 +106,7 @@ def max_connections(configured: int) -> int:
 class ConnectionTable(ServerState):
     """Counts connections, and closes those that wait too long for their client."""
 
-    def __init__(self, limits: HttpLimits, trusted_proxies: Collection[str]) -> None:
+    def __init__(self, limits: HttpLimits, trusted_proxies: tuple[str, ...]) -> None:
         super().__init__()
         # This server's connections and uvicorn's WebSocket connections.
         self.connections: set[Any] = set()

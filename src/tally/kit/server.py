@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         grace: int = 10,
         delay: float = 0,
         limits: HttpLimits | None = None,
-        trusted_proxies: Collection[str] = ("127.0.0.1",),
+        trusted_proxies: tuple[str, ...] = ("127.0.0.1",),
         allowed_hosts: Collection[str] = (),
         owns_process: bool = False,
         on_listening: Callable[[], object] = lambda: None,
@@ -201,7 +201,7 @@ async def serving(
     *,
     grace: int = 10,
     limits: HttpLimits | None = None,
-    trusted_proxies: Collection[str] = ("127.0.0.1",),
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1",),
     on_stopping: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[str]:
     """Serve `app` in the current event loop and yield its URL; for simulators and tests."""
