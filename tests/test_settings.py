@@ -56,7 +56,7 @@ def test_each_type_of_setting_is_parsed() -> None:
         log_level="debug",
         log_format="json",
         access_log=True,
-        trusted_proxies="10.0.0.1",
+        trusted_proxies=("10.0.0.1",),
         shutdown_grace=30,
         store_engine="dynamodb",
         dynamodb_endpoint="http://127.0.0.1:8000",
@@ -85,6 +85,9 @@ def test_a_displayed_default_is_a_valid_value(setting: Setting) -> None:
         ("TALLY_ACCESS_LOG", "perhaps", "must be yes or no"),
         ("TALLY_DYNAMODB_ENDPOINT", "127.0.0.1:8000", "must be a URL"),
         ("TALLY_DYNAMODB_TABLE_PREFIX", "a b", "must be at most 64 letters"),
+        ("TALLY_TRUSTED_PROXIES", "nginx", "must be * or a comma-separated list of IP addresses"),
+        ("TALLY_TRUSTED_PROXIES", "10.0.0.1/33", "must be * or"),
+        ("TALLY_TRUSTED_PROXIES", "10.0.0.1, *", "must be * or"),
     ],
 )
 def test_an_invalid_value_is_reported_with_the_reason(
@@ -94,6 +97,11 @@ def test_an_invalid_value_is_reported_with_the_reason(
         read_settings({variable: value})
     [problem] = caught.value.problems
     assert problem.startswith(f"{variable} {words}")
+
+
+def test_a_proxy_may_be_named_by_an_address_in_its_network() -> None:
+    settings = read_settings({"TALLY_TRUSTED_PROXIES": "172.18.0.1/16, fd00::7"})
+    assert settings.trusted_proxies == ("172.18.0.0/16", "fd00::7")
 
 
 def test_all_invalid_variables_are_reported_together() -> None:

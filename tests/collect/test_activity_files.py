@@ -122,6 +122,31 @@ def test_noise_is_no_climb_and_a_slow_rise_is() -> None:
     assert 96 <= rising.climb <= 99
 
 
+@pytest.mark.parametrize(
+    ("file_format", "pause", "high"),
+    [("GPX", b"</trkseg><trkseg>", b"<ele>520.0"), ("TCX", b"</Track><Track>", b">520.0<")],
+)
+def test_a_cable_car_during_a_pause_is_no_climb(
+    file_format: str, pause: bytes, high: bytes
+) -> None:
+    """The sample rises 120 m between two points; here the recording pauses between them."""
+    content = sample(file_format)
+    assert parse(content, MAX_BYTES).elevation == 120
+    point = b"<trkpt" if file_format == "GPX" else b"<Trackpoint"
+    first_high = content.rindex(point, 0, content.index(high))
+    paused = content[:first_high] + pause + content[first_high:]
+    assert parse(paused, MAX_BYTES).elevation == 0
+
+
+def test_pauses_on_the_way_up_lose_no_climb() -> None:
+    track = Track()
+    for index in range(100):
+        track.add(TrackPoint(float(index), elevation=400.0 + index))
+        track.end_segment()
+        track.add(TrackPoint(float(index), elevation=400.0 + index))
+    assert 96 <= track.climb <= 99
+
+
 def test_distance_is_measured_on_the_sphere() -> None:
     """From Paris to London, and around the antimeridian."""
     assert math.isclose(great_circle_metres(48.8566, 2.3522, 51.5074, -0.1278), 343_556, abs_tol=9)

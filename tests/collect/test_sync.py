@@ -386,6 +386,59 @@ async def test_a_failed_sync_is_repeated(
     assert await stored_workouts(user) == strava_workouts(server, user)
 
 
+async def test_a_malformed_activity_does_not_keep_the_others_from_being_synced(
+    fresh_server: CollectServer,
+) -> None:
+    server = fresh_server
+    user = await server.create_user()
+    lose_events(server)
+    good, malformed = (server.strava.record(user.athlete_id).summary() for _ in range(2))
+    page = msgspec.json.encode([malformed | {"start_date": None}, good]).decode()
+    server.strava.faults.add(InjectedFault(path=LIST_PATH, status=200, body=page))
+    await run_syncs(server)
+    assert (await strava_status(user))["isSyncing"] is False
+    assert set(await stored_workouts(user)) == {good["id"]}
+    server.skip_time(DAY_SECONDS)
+    await run_syncs(server)
+    assert await stored_workouts(user) == strava_workouts(server, user)
+
+
+async def test_a_page_of_malformed_activities_is_not_the_end_of_the_list(
+    fresh_server: CollectServer,
+) -> None:
+    server = fresh_server
+    user = await server.create_user()
+    lose_events(server)
+    server.strava.record(user.athlete_id)
+    server.strava.faults.add(InjectedFault(path=LIST_PATH, status=200, body='[{"id":1}]'))
+    await run_syncs(server)
+    assert (await strava_status(user))["isSyncing"] is True
+    server.skip_time(60)
+    await run_syncs(server)
+    assert await stored_workouts(user) == strava_workouts(server, user)
+
+
+async def test_long_routes_do_not_exceed_the_limit_of_a_response(
+    fresh_server: CollectServer,
+) -> None:
+    """At Strava, a list contains the routes, and an activity also its segment efforts."""
+    server = fresh_server
+    user = await server.create_user()
+    lose_events(server)
+    listed, reported = (server.strava.record(user.athlete_id) for _ in range(2))
+    route = {"map": {"summary_polyline": "x" * 2_000_000}}
+    page = msgspec.json.encode([listed.summary() | route]).decode()
+    server.strava.faults.add(InjectedFault(path=LIST_PATH, status=200, body=page))
+    await run_syncs(server)
+    assert set(await stored_workouts(user)) == {listed.id}
+    path = f"/api/v3/activities/{reported.id}"
+    detail = msgspec.json.encode(reported.detail() | route).decode()
+    server.strava.faults.add(InjectedFault(path=path, status=200, body=detail))
+    server.strava.webhooks.redeliver(event(user, reported.id, "create", 1_767_225_700))
+    await server.process_inbox()
+    assert await stored_workouts(user) == strava_workouts(server, user)
+
+
 async def test_another_athlete_deletes_no_workouts_of_the_first(
     fresh_server: CollectServer,
 ) -> None:

@@ -3,6 +3,7 @@
 import uuid
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.api_response import expect_error
@@ -169,6 +170,22 @@ async def test_a_hardware_id_is_an_upper_case_mac_address(
         "invalid_field",
         "hardware_id",
     )
+
+
+async def test_a_reading_that_is_not_utf_8_is_rejected_and_the_others_are_stored(
+    server: DevicesServer, key: str
+) -> None:
+    """A board with a damaged batch id would otherwise repeat its upload for ever."""
+    board = Board()
+    damaged, intact = board.reading(batch_id="damaged"), board.reading()
+    body = msgspec.json.encode(board.data(damaged, intact)).replace(b"damaged", b"\xff")
+    headers = {"X-API-Key": key, "Content-Type": "application/json"}
+    response = await server.send("POST", "/data", body, headers)
+    assert response.status == 200, response
+    assert response.json["acknowledged_batch_ids"] == [intact["batch_id"]]
+    (rejected,) = response.json["rejected"]
+    assert (rejected["index"], "batch_id" in rejected) == (0, False)
+    assert rejected["code"] == "malformed_json"
 
 
 INVALID_CAPABILITIES: dict[str, tuple[Any, str]] = {

@@ -229,6 +229,23 @@ async def test_invalid_registrations_are_rejected(
     assert (response.status, response.json["code"]) == (409, "too_many_webhooks")
 
 
+@pytest.mark.parametrize("length", [27, 1_025, 8_000])
+async def test_an_id_that_no_webhook_can_have_is_not_found(
+    server: WebhookServer, length: int
+) -> None:
+    path = f"/admin/webhooks/{'0' * length}"
+    for method, target in (
+        ("GET", path),
+        ("PATCH", path),
+        ("DELETE", path),
+        ("POST", f"{path}/secret"),
+        ("GET", f"{path}/deliveries"),
+        ("POST", f"{path}/replay"),
+    ):
+        response = await server.request(method, target, {} if method in ("PATCH", "POST") else None)
+        assert (response.status, response.json["code"]) == (404, "webhook_not_found"), target
+
+
 async def test_alarms_are_events(server: WebhookServer, receiver: Receiver) -> None:
     """The receiver gets each state of an alarm, in order."""
     await server.register(receiver.url, kinds=["alarm.opened", "alarm.cleared"])

@@ -84,7 +84,7 @@ async def test_trusted_proxies_have_no_limit_of_their_own() -> None:
     """A proxy has the connections of many clients."""
     slow, limits = Slow(), HttpLimits(connections_per_address=3)
     async with (
-        serving(slow.app(), limits=limits, trusted_proxies="127.0.0.2, 10.0.0.0/8") as url,
+        serving(slow.app(), limits=limits, trusted_proxies=("127.0.0.2", "10.0.0.0/8")) as url,
         busy(url, slow, 5, LOCAL),
         connected(url, LOCAL) as another,
     ):
@@ -124,7 +124,7 @@ async def test_a_full_server_refuses_connections() -> None:
 
 async def test_web_sockets_are_counted_until_they_close() -> None:
     slow, limits = Slow(), HttpLimits(connections_per_address=2)
-    async with serving(slow.app(), limits=limits, trusted_proxies="") as url:
+    async with serving(slow.app(), limits=limits, trusted_proxies=()) as url:
         path = f"{url.replace('http', 'ws')}/ws"
         async with connect(path), connect(path), connected(url) as excess:
             assert (await excess.response()).status == 503
@@ -147,11 +147,11 @@ def test_descriptors_limit_connections() -> None:
 
 
 def test_trusted_proxies_are_addresses_and_networks() -> None:
-    proxies = TrustedProxies("192.0.2.1, 10.0.0.0/8, 2001:db8::/32, unix-peer")
+    proxies = TrustedProxies(("192.0.2.1", "10.0.0.0/8", "2001:db8::/32"))
     assert "192.0.2.1" in proxies
     assert "10.1.2.3" in proxies
     assert "2001:db8::1" in proxies
     assert "192.0.2.2" not in proxies
     assert "" not in proxies
-    assert "198.51.100.1" in TrustedProxies("*")
-    assert "127.0.0.1" not in TrustedProxies("")
+    assert "198.51.100.1" in TrustedProxies(("*",))
+    assert "127.0.0.1" not in TrustedProxies(())

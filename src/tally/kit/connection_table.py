@@ -25,6 +25,7 @@ from tally.settings.instance import InstanceSettings
 RESERVED_DESCRIPTORS: Final = 128
 # Refused connections that may be open, to read their response, beyond the limit.
 MAX_REFUSED: Final = 32
+ANY_PROXY: Final = "*"
 
 _log = logs.logger()
 
@@ -80,10 +81,9 @@ class Connection(Protocol):
 class TrustedProxies:
     """The proxies that the limit per address does not apply to: each carries many clients."""
 
-    def __init__(self, text: str) -> None:
-        entries = [entry.strip() for entry in text.split(",")]
-        self._trusts_all = "*" in entries
-        self._networks = [network for entry in entries if (network := _network(entry))]
+    def __init__(self, proxies: tuple[str, ...]) -> None:
+        self._trusts_all = ANY_PROXY in proxies
+        self._networks = [ip_network(proxy) for proxy in proxies if proxy != ANY_PROXY]
 
     def __contains__(self, host: str) -> bool:
         if self._trusts_all:
@@ -93,13 +93,6 @@ class TrustedProxies:
         except ValueError:
             return False
         return any(address in network for network in self._networks)
-
-
-def _network(entry: str) -> Any:
-    try:
-        return ip_network(entry, strict=False)
-    except ValueError:
-        return None  # a name: uvicorn compares it with the peer of a Unix socket
 
 
 def max_connections(configured: int) -> int:
@@ -113,7 +106,7 @@ def max_connections(configured: int) -> int:
 class ConnectionTable(ServerState):
     """Counts connections, and closes those that wait too long for their client."""
 
-    def __init__(self, limits: HttpLimits, trusted_proxies: str) -> None:
+    def __init__(self, limits: HttpLimits, trusted_proxies: tuple[str, ...]) -> None:
         super().__init__()
         # This server's connections and uvicorn's WebSocket connections.
         self.connections: set[Any] = set()

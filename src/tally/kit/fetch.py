@@ -20,6 +20,7 @@ from tally.errors import Unavailable
 T = TypeVar("T")
 
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class HttpResponse:
         """Return the body decoded as `kind`, or raise Unavailable: the service is at fault."""
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except DECODE_ERRORS as error:
             raise Unavailable(f"{service} sent an invalid response") from error
 
 

@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         grace: int = 10,
         delay: float = 0,
         limits: HttpLimits | None = None,
-        trusted_proxies: str = "127.0.0.1",
+        trusted_proxies: tuple[str, ...] = ("127.0.0.1",),
         allowed_hosts: Collection[str] = (),
         owns_process: bool = False,
         on_listening: Callable[[], object] = lambda: None,
@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            forwarded_allow_ips=trusted_proxies,
+            forwarded_allow_ips=list(trusted_proxies),
             date_header=False,
             ws_max_size=MAX_WEB_SOCKET_MESSAGE,
             timeout_graceful_shutdown=grace,
@@ -201,7 +201,7 @@ async def serving(
     *,
     grace: int = 10,
     limits: HttpLimits | None = None,
-    trusted_proxies: str = "127.0.0.1",
+    trusted_proxies: tuple[str, ...] = ("127.0.0.1",),
     on_stopping: Callable[[], object] = lambda: None,
 ) -> AsyncIterator[str]:
     """Serve `app` in the current event loop and yield its URL; for simulators and tests."""

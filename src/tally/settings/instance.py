@@ -10,6 +10,7 @@ from tally.settings.types import (
     OPERATOR_TOKEN,
     ORIGINS,
     PATH,
+    PROXIES,
     SECRET,
     TABLE_PREFIX,
     TEXT,
@@ -64,11 +65,13 @@ class InstanceSettings:
         default=False,
         metadata=setting(FLAG, "Log every request. Unexpected errors are always logged."),
     )
-    trusted_proxies: str = field(
-        default="127.0.0.1",
+    trusted_proxies: tuple[str, ...] = field(
+        default=("127.0.0.1",),
         metadata=setting(
-            TEXT,
-            "Comma-separated proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted.",
+            PROXIES,
+            "Comma-separated addresses and networks of proxies whose X-Forwarded-For and"
+            " X-Forwarded-Proto are trusted. * trusts all clients, which can then invent"
+            " their address.",
         ),
     )
     allowed_hosts: tuple[str, ...] = field(

@@ -4,6 +4,7 @@ import hmac
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -169,12 +170,31 @@ def _origins(raw: str) -> tuple[str, ...]:
     return origins
 
 
+def _proxies(raw: str) -> tuple[str, ...]:
+    words = [word.strip() for word in raw.split(",")]
+    if words == ["*"]:
+        return ("*",)
+    try:
+        return tuple(_proxy(word) for word in words)
+    except ValueError:
+        raise ValueError(
+            "must be * or a comma-separated list of IP addresses and networks, such as"
+            " 10.0.0.7, 172.16.0.0/12 or fd00::/8; names are not resolved"
+        ) from None
+
+
+def _proxy(word: str) -> str:
+    """Return an address as it is, and a network by its first address."""
+    return str(ip_network(word, strict=False)) if "/" in word else str(ip_address(word))
+
+
 TEXT: Final = SettingType("text", _text)
 PATH: Final = SettingType("path", _path)
 FLAG: Final = SettingType("yes or no", _flag)
 URL: Final = SettingType("URL", _url)
 HOST_NAMES: Final = SettingType("list of host names", _host_names)
 ORIGINS: Final = SettingType("list of origins", _origins)
+PROXIES: Final = SettingType("list of IP addresses and networks", _proxies)
 TABLE_PREFIX: Final = SettingType("letters, digits, . _ -", _table_prefix)
 SECRET: Final = SettingType("secret, at least 32 characters", _secret, is_secret=True)
 SECRETS: Final = SettingType(

@@ -46,7 +46,10 @@ class Track:
         self._max_points = max_points
         self._points = 0
         self._last: TrackPoint | None = None
-        self._low: float | None = None
+        # The last elevation, and the lowest one since the last climb.
+        self._elevation: float | None = None
+        self._low = 0.0
+        self._is_resuming = False
         self._device_distance: float | None = None
         self._path_metres = 0.0
         self.start: float | None = None
@@ -79,11 +82,17 @@ class Track:
         self._last = point
 
     def end_segment(self) -> None:
-        """The recording paused here: the way to the next point does not count."""
+        """The recording paused here: the way to the next point does not count, nor its climb."""
         self._last = None
+        self._is_resuming = True
 
     def _add_elevation(self, elevation: float) -> None:
-        if self._low is None or elevation < self._low:
+        if self._elevation is None:
+            self._low = elevation
+        elif self._is_resuming:
+            self._low += elevation - self._elevation
+        self._elevation, self._is_resuming = elevation, False
+        if elevation < self._low:
             self._low = elevation
         elif elevation >= self._low + MIN_CLIMB_METRES:
             self.climb += elevation - self._low

@@ -30,9 +30,10 @@ from tally.collect.strava.application import (
 )
 from tally.collect.strava.rate_limits import ReadBudget, rate_limit_delay
 from tally.errors import Invalid, RateLimited, Unavailable
+from tally.kit import logs
 from tally.kit.breaker import Breaker
 from tally.kit.clock import Clock
-from tally.kit.fetch import HttpResponse, fetch
+from tally.kit.fetch import DECODE_ERRORS, HttpResponse, fetch
 from tally.kit.metrics import Metrics
 from tally.kit.retry import RetryPolicy
 from tally.settings import Secret
@@ -40,8 +41,11 @@ from tally.settings import Secret
 SERVICE: Final = "Strava"
 SCOPE: Final = "read,activity:read_all"
 MAX_NAME_LENGTH: Final = 256
+# A page has 200 activities with their routes, and a long ride has hundreds of segment efforts.
+MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 # Activities of a page that are converted in one turn of the event loop: about 1 ms.
 CONVERTED_PER_TURN: Final = 50
+_log = logs.logger()
 _read_policy = RetryPolicy(
     attempts=3,
     base=0.2,
@@ -52,6 +56,10 @@ _read_policy = RetryPolicy(
 
 
 class _Athlete(msgspec.Struct):
+    id: int
+
+
+class _ActivityId(msgspec.Struct):
     id: int
 
 
@@ -77,6 +85,9 @@ class _Activity(msgspec.Struct):
     flagged: bool | None = None
     manual: bool | None = None
     athlete: _Athlete | None = None
+
+
+_activity_decoder = msgspec.json.Decoder(_Activity)
 
 
 class StravaGateway:
@@ -169,17 +180,21 @@ class StravaGateway:
     async def list_activities(
         self, access_token: str, athlete_id: int, after: int, page: int
     ) -> list[Workout]:
-        """Read a page of the activities that start after `after`, oldest first."""
+        """Read a page of the activities that start after `after`, oldest first.
+
+        Malformed ones are logged and skipped: they must not keep the others from being synced.
+        """
         query = urlencode({"after": after, "page": page, "per_page": LIST_PAGE_SIZE})
         response = await self._read(f"/athlete/activities?{query}", access_token)
-        activities = _require_ok(response).decode(list[_Activity], SERVICE)
-        if any(found.athlete and found.athlete.id != athlete_id for found in activities):
-            raise Unavailable("Strava sent activities of another athlete")
+        listed = _require_ok(response).decode(list[msgspec.Raw], SERVICE)
         workouts = list[Workout]()
-        for found in activities:
-            if not len(workouts) % CONVERTED_PER_TURN:
+        for number, raw in enumerate(listed):
+            if not number % CONVERTED_PER_TURN:
                 await asyncio.sleep(0)  # requests come first
-            workouts.append(_workout(found, athlete_id))
+            workout = _listed_workout(raw, athlete_id)
+            workouts += () if workout is None else (workout,)
+        if listed and not workouts:
+            raise Unavailable("Strava sent only malformed activities")  # an empty page is the end
         return sorted(workouts, key=lambda workout: workout.started_at)
 
     async def _read(self, path: str, access_token: str) -> HttpResponse:
@@ -232,7 +247,7 @@ class StravaGateway:
 
 
 async def _send(request: RequestBuilder) -> HttpResponse:
-    response = await fetch(request, SERVICE)
+    response = await fetch(request, SERVICE, MAX_RESPONSE_BYTES)
     if response.status >= 500:
         raise Unavailable(f"Strava responded with status {response.status}")
     return response
@@ -248,6 +263,32 @@ def _require_ok(response: HttpResponse) -> HttpResponse:
 
 def _tokens(token: _TokenResponse) -> StravaTokens:
     return StravaTokens(token.access_token, token.refresh_token, token.expires_at)
+
+
+def _listed_workout(raw: msgspec.Raw, athlete_id: int) -> Workout | None:
+    """Return the workout of a listed activity, or None if it is malformed."""
+    try:
+        activity = _activity_decoder.decode(raw)
+        workout = _workout(activity, athlete_id)
+    except (*DECODE_ERRORS, Unavailable) as error:
+        _log.warning(
+            "Strava activity skipped: malformed",
+            action="strava_activity_skipped",
+            id=_decode_id(raw),
+            error=error,
+        )
+        return None
+    if activity.athlete is not None and activity.athlete.id != athlete_id:
+        raise Unavailable("Strava sent activities of another athlete")
+    return workout
+
+
+def _decode_id(raw: msgspec.Raw) -> int | None:
+    """Return the id of a malformed activity, if at least that can be decoded."""
+    try:
+        return msgspec.json.decode(raw, type=_ActivityId).id
+    except DECODE_ERRORS:
+        return None
 
 
 def _workout(activity: _Activity, athlete_id: int) -> Workout:

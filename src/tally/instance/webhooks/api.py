@@ -12,6 +12,7 @@ from tally.instance.admin_errors import ADMIN_ERRORS, BODY_ERRORS
 from tally.instance.repository.webhook_records import DeliveryState
 from tally.instance.webhooks import schemas
 from tally.instance.webhooks.service import WebhookAdministration, WebhookChange, webhook_not_found
+from tally.kit import ids
 from tally.kit.body import read_json, read_query
 from tally.kit.cursors import Cursors, query_fingerprint
 from tally.kit.endpoints import Endpoint
@@ -95,7 +96,10 @@ class WebhookHandlers:
 
 
 def _webhook_id(request: Request) -> str:
+    """Return the ID in the path; a longer one than Tally creates might not fit into a key."""
     webhook_id: str = request.path_params["webhook_id"]
+    if len(webhook_id) > ids.LENGTH:
+        raise webhook_not_found(webhook_id[: ids.LENGTH])
     return webhook_id
 
 

@@ -53,7 +53,7 @@ async def serving_store(
     clock = clock or SystemClock()
     listening = listening or listen("127.0.0.1", 0)
     url = socket_url(listening)
-    table = ConnectionTable(limits or HttpLimits(), "127.0.0.1")
+    table = ConnectionTable(limits or HttpLimits(), ("127.0.0.1",))
     store = ServedStore(
         engine,
         clock,

@@ -226,5 +226,5 @@ def _batch_id(raw: msgspec.Raw) -> str | None:
     """Extract the batch id of an otherwise invalid reading, if it has one."""
     try:
         return _batch_id_decoder.decode(raw).batch_id
-    except (msgspec.DecodeError, RecursionError):
+    except _DECODE_ERRORS:
         return None
