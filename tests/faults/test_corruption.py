@@ -211,17 +211,25 @@ async def test_cutting_the_log_keeps_what_precedes_the_damage(tmp_path: Path) ->
     assert len((await audit(crashed))["notes"]) == 10
 
 
-@pytest.mark.parametrize("lose", ["empty", "missing", "zeros"])
+@pytest.mark.parametrize("lose", ["empty", "missing", "zeros", "one byte", "a newline", "half"])
 async def test_a_lost_database_is_not_a_new_store(directory: Path, lose: str) -> None:
     database = directory / FILE_NAME
-    size = database.stat().st_size
+    content = database.read_bytes()
+    left = {
+        "empty": b"",
+        "zeros": bytes(len(content)),
+        "one byte": content[:1],
+        "a newline": b"\n",
+        "half": content[: len(content) // 2],
+    }
     database.unlink()
     if lose != "missing":
-        database.write_bytes(b"" if lose == "empty" else bytes(size))
+        database.write_bytes(left[lose])
     with pytest.raises(StorageDamaged, match="tally restore"):
         async with open_sqlite(directory):
             pass
     assert database.exists() == (lose != "missing")
+    assert lose == "missing" or database.read_bytes() == left[lose]
 
 
 async def test_the_database_of_another_directory_is_refused(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -33,6 +33,7 @@ from tally.store.schema import S, Table
 from tally.store.sqlite import open_sqlite
 from tally.store.store import Store
 from tests.embedded.harness import wait_until
+from tests.log_capture import captured_log
 from tests.store.emulators import dynamodb_local, engine_at, engines, given_url
 
 ORDERS = Table("orders", S("id"), stream="NEW_AND_OLD_IMAGES")
@@ -250,6 +251,26 @@ async def test_a_gap_is_repaired_after_the_store_was_unavailable(
     async with running(instance.consumer()):
         await wait_until(lambda: instance.handled == ["a"])
     assert failures == []
+
+
+@pytest.mark.parametrize("missing", ["stream", "table"])
+async def test_a_consumer_continues_when_its_stream_is_back(
+    engine: Engine, store: Store, missing: str
+) -> None:
+    """An operator or an upgrade may turn the stream off, or drop the table, and create it again."""
+    instance = Instance(store)
+    await place(engine, "a")
+    with captured_log() as log:
+        async with running(instance.consumer()):
+            await wait_until(lambda: instance.handled == ["a"])
+            if missing == "stream":
+                await engine.ensure_table(replace(ORDERS, stream=None))
+            else:
+                await engine.drop_table(ORDERS.name)
+            await wait_until(lambda: "consumer_interrupted" in log.getvalue())
+            await engine.ensure_table(ORDERS)
+            await place(engine, "b")
+            await wait_until(lambda: "b" in instance.handled)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,14 @@ from tally.store.access import (
     access_patterns,
     param,
 )
-from tally.store.api import BatchPut, Check, ColumnarItems, Put, TransactionBatch, Update
+from tally.store.api import (
+    BatchPut,
+    Check,
+    ColumnarItems,
+    Put,
+    TransactionBatch,
+    Update,
+)
 from tally.store.errors import AccessViolation, InvalidValue
 from tally.store.expressions import Action, Condition, F, exists, list_append, not_exists
 from tally.store.schema import Attribute, S, Table
@@ -334,8 +341,10 @@ async def test_an_item_has_the_declared_attributes(
     with pytest.raises(InvalidValue, match=match):
         await accounts.write(puts=[good, bad])
     entry = bad | {"SK": entry_sk(1, "a")}
+    change = Update(ACCOUNTS, account_key("ann"), (F("balance").add(1),), exists("PK"))
+    check = Check(ACCOUNTS, account_key("cay"), exists("PK"))
     with pytest.raises(InvalidValue, match=match):
-        await accounts.transfer(Put(ACCOUNTS, entry, not_exists("PK")))
+        await accounts.transfer(Put(ACCOUNTS, entry, not_exists("PK")), change, check)
     with pytest.raises(InvalidValue, match=match):
         await accounts.load(BatchPut(ACCOUNTS, [entry], {}, not_exists("PK")))
     columns = ColumnarItems({name: [value] for name, value in entry.items()})
@@ -369,6 +378,21 @@ async def test_an_update_keeps_the_declared_attributes(
 ) -> None:
     with pytest.raises(InvalidValue, match=f"table forms-accounts: {problem}"):
         await Accounts(store).change(action)
+
+
+async def test_an_update_cannot_empty_a_required_set(tmp_path: Path) -> None:
+    """Without elements, the set does not exist; removing elements also creates none."""
+    table = Table("forms-teams", partition=S("id"), attributes=(Attribute("users", "SS", True),))
+
+    class Teams:
+        @access("Leave team", UpdateItem(key={"id": param("id")}), table=table)
+        async def leave(self, store: Store) -> None:
+            await store.update(table, {"id": "a"}, F("users").discard({"ann"}))
+
+    async with open_sqlite(tmp_path) as engine:
+        await engine.create_table(table)
+        with pytest.raises(InvalidValue, match="required attribute users cannot be removed"):
+            await Teams().leave(Store(engine))
 
 
 async def test_an_update_that_may_create_an_item_sets_the_required_attributes(

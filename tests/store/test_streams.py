@@ -298,6 +298,22 @@ async def test_a_foreign_position_is_unknown(engine: Engine, position: str) -> N
         await next_changes(engine, BOTH, 1, position)
 
 
+async def test_a_position_that_was_changed_has_no_other_effect(engine: Engine) -> None:
+    """Clients send positions back as `Last-Event-ID`, as they like."""
+    partition = fresh()
+    await engine.put(Put(BOTH, {"id": partition, "at": "1"}))
+    await engine.put(Put(BOTH, {"id": fresh(), "at": "1"}))
+    [*_, change] = (await engine.read_changes(BOTH, partition, after=START, limit=10)).changes
+    cut = [change.position[:length] for length in range(len(change.position))]
+    longer = [change.position + end for end in ("A", "0", "~", "A" * 40, "9" * 40)]
+    for position in (*cut, *longer, change.position.replace("a", "b"), change.position.upper()):
+        try:
+            page = await engine.read_changes(BOTH, partition, after=position, limit=10)
+        except (PositionUnknown, PositionExpired):
+            continue
+        assert {found.key["id"] for found in page.changes} <= {partition}
+
+
 async def test_a_position_of_another_table_is_unknown(engine: Engine) -> None:
     position = await engine.stream_position(NUMBERED_STREAM)
     with pytest.raises(PositionUnknown):

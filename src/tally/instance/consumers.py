@@ -113,6 +113,7 @@ class NamedConsumer:
         self._metrics = metrics
         self._policy = (retries or HandlerRetries()).policy()
         self._current: Change | None = None
+        self._problem: str | None = None
 
     async def run(self) -> None:
         """Handle changes until cancelled; wait while another instance holds the lock."""
@@ -128,13 +129,8 @@ class NamedConsumer:
                 _log.warning(
                     "Stream consumer lost its lock", action="consumer_lock_lost", consumer=self.name
                 )
-            except Unavailable as error:
-                _log.warning(
-                    "Stream consumer interrupted",
-                    action="consumer_interrupted",
-                    consumer=self.name,
-                    error=error,
-                )
+            except Exception as error:  # noqa: BLE001  (tried again)
+                self._report(error)
             await self._clock.sleep(RETRY_SECONDS)
 
     async def replay(self, letter_id: str) -> None:
@@ -144,6 +140,19 @@ class NamedConsumer:
             raise unknown_letter(letter_id)
         await self._handle(letter.change)
         await self._repository.delete_letter(self.name, letter_id)
+
+    def _report(self, error: Exception) -> None:
+        """Log what interrupted the consumer, once until it handles a change again."""
+        if self._problem == str(error):
+            return
+        self._problem = str(error)
+        log = _log.warning if isinstance(error, Unavailable) else _log.exception
+        log(
+            "Stream consumer interrupted",
+            action="consumer_interrupted",
+            consumer=self.name,
+            error=error,
+        )
 
     async def _consume(self) -> None:
         while True:
@@ -170,6 +179,7 @@ class NamedConsumer:
                     following.cancel()
                     await asyncio.wait({following})
                 await self._handle_or_park(change)
+                self._problem = None
                 position, unsaved = change.position, unsaved + 1
 
     async def _handle_or_park(self, change: Change) -> None:

@@ -29,6 +29,7 @@ from tally.store.errors import (
     StorageDamaged,
     StoreError,
     StoreUnavailable,
+    StreamNotFound,
     TableNotFound,
     UnknownIndex,
 )
@@ -80,9 +81,9 @@ __all__ = [
 
 # The standard library's: programs that use only the store need not load structlog.
 _log = logging.getLogger(__name__)
-# A pattern names a table and an index of Tally: if one is missing, the installation or the upgrade
-# is not complete yet.
-UNAVAILABLE: Final = (StoreUnavailable, TableNotFound, UnknownIndex)
+# A pattern names a table, an index or a stream of Tally: if one is missing, the installation or the
+# upgrade is not complete yet.
+UNAVAILABLE: Final = (StoreUnavailable, TableNotFound, UnknownIndex, StreamNotFound)
 P = ParamSpec("P")
 R = TypeVar("R")
 

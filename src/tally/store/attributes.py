@@ -9,7 +9,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tally.store.api import BatchPut, ColumnarItems
-from tally.store.expressions import Action, Add, IfAbsent, Joined, Literal, Remove, Set, Sum
+from tally.store.expressions import (
+    Action,
+    Add,
+    Discard,
+    IfAbsent,
+    Joined,
+    Literal,
+    Remove,
+    Set,
+    Sum,
+)
 from tally.store.schema import Table
 from tally.store.values import type_of
 
@@ -74,7 +84,7 @@ def update_problem(table: Table, actions: Iterable[Action], *, may_create: bool)
         name, *nested = action.path.parts
         if nested or not isinstance(name, str):
             continue
-        if type(action) is Remove:
+        if isinstance(action, Remove | Discard):  # a set without elements does not exist
             if name in table.required:
                 return f"the required attribute {name} cannot be removed"
             continue

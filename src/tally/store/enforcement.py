@@ -185,32 +185,31 @@ def _authorize_transaction(
     gets = operation.gets if isinstance(operation, TransactionGet) else ()
     key = (operation_name(operation), None)
     check = _find(invocation, key, counted=counted)
-    for part in writes or gets:
-        _require(invocation, check.part_problem(part))
-        _check_attributes(invocation, part)
+    _require(invocation, check.transaction_problem(writes or gets))
+    for write in writes:
+        _check_attributes(invocation, write)
     reserve_items(invocation, len(gets), len(writes))
     return key
 
 
 def authorize_batch(invocation: Invocation, operations: Sequence[Transaction]) -> UseKey:
     """Authorize many transactions, which count as one request."""
-    if not isinstance(operations, TransactionBatch):
-        return authorize(
-            invocation,
-            Transaction(tuple(write for operation in operations for write in operation.writes)),
-        )
     if invocation.ended:
         raise _ended(invocation)
     key = ("TransactWriteItems", None)
     check = _find(invocation, key)
+    if not isinstance(operations, TransactionBatch):
+        for operation in operations:
+            _authorize_transaction(invocation, operation, counted=True)
+        return key
+    _require(invocation, check.batch_problem(operations.puts))
     for put in operations.puts:
-        _require(invocation, check.batch_problem(put))
         _require_valid(invocation, put.table, batch_problem(put.table, put))
     reserve_items(invocation, 0, len(operations) * len(operations.puts))
     return key
 
 
-def _check_attributes(invocation: Invocation, write: Get | Write) -> None:
+def _check_attributes(invocation: Invocation, write: Write) -> None:
     """Reject an item whose attributes are not those that its table declares."""
     table = write.table
     if not table.validated:

@@ -5,8 +5,9 @@
     PutItem(key=lock_key(param("name")), condition=not_exists("lockKey"))
     Query(...) + DeleteItem(key=..., requests=100)
 
-`requests` is how often one call of the method may send the operation: once unless declared. Several
-forms are given as a tuple: `condition=(is_newer, None)` allows a request without a condition, too.
+`requests` is how often one call of the method may send the operation: once unless declared. A part
+of a transaction is there once, or up to `requests` times, unless it is `.optional()`. Several forms
+are given as a tuple: `condition=(is_newer, None)` allows a request without a condition, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +33,8 @@ class OperationUse:
 
     `keys` are templates of primary keys, `wheres` key conditions of a Query. `conditions` are the
     conditions of a write or the filters of a read; None stands for a request without one. `forward`
-    is None if both directions are allowed. `parts` are the operations of a transaction.
+    is None if both directions are allowed. `parts` are the operations of a transaction, which has
+    each of them, up to `requests` times, unless it `is_optional`.
     """
 
     name: str
@@ -44,6 +46,7 @@ class OperationUse:
     forward: bool | None = True
     limit: int | None = None
     requests: int = 1
+    is_optional: bool = False
     note: str = ""
     table: Table | None = None
     parts: tuple["OperationUse", ...] = ()
@@ -101,7 +104,10 @@ def _describe_part(part: OperationUse) -> str:
     where = f" in {part.table.name}" if part.table is not None else ""
     condition = f" with {part.condition}" if part.condition else ""
     projected = f" projects {part.projected}" if part.projected else ""
-    return f"{part.name}{where} {part.key_condition}{condition}{projected}"
+    remarks = ["optional"] if part.is_optional else []
+    remarks += [f"up to {part.requests}"] if part.requests > 1 else []
+    often = f" ({', '.join(remarks)})" if remarks else ""
+    return f"{part.name}{often}{where} {part.key_condition}{condition}{projected}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,10 @@ class PatternOperation:
     def with_note(self, note: str) -> "PatternOperation":
         """Add a remark for the docs."""
         return PatternOperation(tuple(replace(use, note=note) for use in self.uses))
+
+    def optional(self) -> "PatternOperation":
+        """Allow a transaction without this part."""
+        return PatternOperation(tuple(replace(use, is_optional=True) for use in self.uses))
 
 
 def _many(value: T | tuple[T, ...]) -> tuple[T, ...]:
@@ -171,10 +181,17 @@ def DeleteItem(  # noqa: N802 - DynamoDB's name
 
 
 def ConditionCheck(  # noqa: N802 - DynamoDB's name
-    *, key: Keys, condition: Condition | tuple[Condition, ...], table: Table | None = None
+    *,
+    key: Keys,
+    condition: Condition | tuple[Condition, ...],
+    requests: int = 1,
+    table: Table | None = None,
 ) -> PatternOperation:
     """Check a condition; only in a transaction."""
-    return _operation("ConditionCheck", keys=_many(key), conditions=_many(condition), table=table)
+    conditions = _many(condition)
+    return _operation(
+        "ConditionCheck", keys=_many(key), conditions=conditions, requests=requests, table=table
+    )
 
 
 def Query(  # noqa: N802 - DynamoDB's name
@@ -229,13 +246,13 @@ def BatchWriteItem(*, key: Keys, requests: int = 1) -> PatternOperation:  # noqa
 
 
 def TransactWriteItems(*parts: PatternOperation, requests: int = 1) -> PatternOperation:  # noqa: N802 - DynamoDB's name
-    """Apply writes and checks atomically; each has the form of one of the parts."""
+    """Apply writes and checks atomically: each part once, or as it declares."""
     uses = tuple(use for part in parts for use in part.uses)
     return _operation("TransactWriteItems", parts=uses, requests=requests)
 
 
 def TransactGetItems(*parts: PatternOperation, requests: int = 1) -> PatternOperation:  # noqa: N802 - DynamoDB's name
-    """Read items in one snapshot; each read has the form of one of the parts."""
+    """Read items in one snapshot: each part once, or as it declares."""
     uses = tuple(use for part in parts for use in part.uses)
     return _operation("TransactGetItems", parts=uses, requests=requests)
 

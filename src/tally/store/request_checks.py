@@ -1,5 +1,6 @@
 """Compiles a declared operation into checks that cost a few comparisons per request."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tally.store.api import BatchPut, ColumnarItems, operation_name
@@ -91,25 +92,68 @@ class RequestCheck:
             return f"its Query declares a limit of {use.limit}, not {operation.limit}"
         return None
 
-    def part_problem(self, write: Any) -> str | None:
-        """Check one operation of a transaction: it has the form of one of the parts."""
-        problem, name, table = None, operation_name(write), write.table
-        for part in self.parts:
-            if part.use.name == name and part.is_on(table):
-                problem = part.write_problem(write)
-                if problem is None:
-                    return None
-        return problem or f"its {self.use.name} does not declare {name} in {table.name}"
+    def transaction_problem(self, writes: Sequence[Any]) -> str | None:
+        """Check a transaction: each part is there as often as declared, and nothing else."""
+        found: list[list[RequestCheck]] = []
+        for write in writes:
+            name = operation_name(write)
+            parts = self._parts_of(name, write.table)
+            fitting = [part for part in parts if part.fits_write(write)]
+            if not fitting:
+                problems = [part.write_problem(write) for part in parts]
+                return problems[-1] if problems else self._undeclared(name, write.table)
+            found.append(fitting)
+        return self._count_problem(found)
 
-    def batch_problem(self, put: BatchPut) -> str | None:
+    def batch_problem(self, puts: Sequence[BatchPut]) -> str | None:
         """Check the puts of a TransactionBatch; columns are checked as a whole."""
-        problem = None
-        for part in self.parts:
-            if part.use.name == "PutItem" and part.is_on(put.table):
-                problem = part.condition_problem(put.condition) or part.batch_key_problem(put)
-                if problem is None:
-                    return None
-        return problem or f"its {self.use.name} does not declare PutItem in {put.table.name}"
+        found: list[list[RequestCheck]] = []
+        for put in puts:
+            parts = self._parts_of("PutItem", put.table)
+            problems = [part.put_problem(put) for part in parts]
+            if None not in problems:
+                return problems[-1] if problems else self._undeclared("PutItem", put.table)
+            found.append([part for part, each in zip(parts, problems, strict=True) if each is None])
+        return self._count_problem(found)
+
+    def _parts_of(self, name: str, table: Table) -> list["RequestCheck"]:
+        return [part for part in self.parts if part.use.name == name and part.is_on(table)]
+
+    def _undeclared(self, name: str, table: Table) -> str:
+        return f"its {self.use.name} does not declare {name} in {table.name}"
+
+    def _count_problem(self, found: Sequence[list["RequestCheck"]]) -> str | None:
+        """Check how often each part is there; `found` has the parts whose form a write has."""
+        single = {parts[0] for parts in found if len(parts) == 1}
+        if len(single) == len(found) == len(self.parts):
+            return None  # the usual transaction
+        counts = dict.fromkeys(self.parts, 0)
+        for parts in sorted(found, key=len):  # those without a choice first
+            part = min(parts, key=lambda one: (counts[one] / one.requests, one.use.is_optional))
+            counts[part] += 1
+        for part, count in counts.items():
+            if count > part.requests:
+                most = f"at most {part.requests} {part.use.name} in {part.table.name}"
+                return f"its {self.use.name} declares {most}, not {count}"
+            if not count and not part.use.is_optional:
+                form = f"{part.use.key_condition} {part.use.condition}".strip()
+                return f"its {self.use.name} lacks the {part.use.name} in {part.table.name}: {form}"
+        return None
+
+    def fits_write(self, write: Any) -> bool:
+        """Whether a write or read of this operation and table has the form of this part."""
+        name, fits_key, fits_condition = self.use.name, self.fits_key, self._fits_condition
+        if fits_key is not None and not fits_key(write.item if name == "PutItem" else write.key):
+            return False
+        if name == "GetItem":
+            return self.projection_problem(write.projection) is None
+        return (
+            write.condition is None if fits_condition is None else fits_condition(write.condition)
+        )
+
+    def put_problem(self, put: BatchPut) -> str | None:
+        """Check condition and keys of a BatchPut."""
+        return self.condition_problem(put.condition) or self.batch_key_problem(put)
 
     def batch_key_problem(self, put: BatchPut) -> str | None:
         """Check the keys of a BatchPut, by column if there is one form of the key."""

@@ -109,7 +109,7 @@ class Connections:
             PutItem(key=_OWNER_KEY, condition=_IS_FREE),
             PutItem(key=_CONNECTION_KEY, condition=(not_exists("PK"), *_IS_UNCHANGED)),
             ConditionCheck(key=item_key(user_pk(param("userId")), PROFILE), condition=exists("PK")),
-            DeleteItem(key=_OWNER_KEY, condition=_IS_FREE),
+            DeleteItem(key=_OWNER_KEY, condition=_IS_FREE).optional(),
         ),
         table=COMMIT_COLLECT,
         by="user",

@@ -46,6 +46,8 @@ MAX_FILES: Final = 5_000
 # More, because concurrent imports may exceed the limit.
 MAX_INSPECTED_FILES: Final = 6_000
 MAX_INSPECTED: Final = 50_000
+_MAX_CHANGES: Final = 98  # of a transaction, beside the profile and the connection
+_PROFILE_KEY: Final = item_key(user_pk(param("userId")), PROFILE)
 
 
 class CopiesOutcome(Enum):
@@ -174,10 +176,13 @@ class Copies:
             PutItem(
                 key=item_key(user_pk(param("userId")), workout_sk(param("workoutId"))),
                 condition=(has_version(None), has_version(param("read")), has_version(0)),
+                requests=_MAX_CHANGES,
             ),
-            ConditionCheck(key=item_key(user_pk(param("userId")), PROFILE), condition=_IS_CURRENT),
-            UpdateItem(key=item_key(user_pk(param("userId")), PROFILE), condition=_IS_CURRENT),
-            ConditionCheck(key=item_key(user_pk(param("userId")), CONNECTION), condition=IS_LINK),
+            ConditionCheck(key=_PROFILE_KEY, condition=_IS_CURRENT).optional(),
+            UpdateItem(key=_PROFILE_KEY, condition=_IS_CURRENT).optional(),
+            ConditionCheck(
+                key=item_key(user_pk(param("userId")), CONNECTION), condition=IS_LINK
+            ).optional(),
         ),
         table=COMMIT_COLLECT,
         by="both",

@@ -151,7 +151,8 @@ class Milestones:
                     user_pk(param("userId")), award_sk(param("milestoneId"), param("part"))
                 ),
                 condition=not_exists("PK"),
-            ),
+                requests=MAX_PARTS,
+            ).optional(),
         ),
         table=COMMIT_COLLECT,
         by="system",

@@ -117,8 +117,9 @@ class ParkedEvents:
     @access(
         "Return parked events to inbox",
         TransactWriteItems(
-            DeleteItem(key=_PARKED_KEY, condition=exists("PK")),
-            PutItem(key=(EVENT_KEY, WAKEUP_KEY)),
+            PutItem(key=WAKEUP_KEY),
+            DeleteItem(key=_PARKED_KEY, condition=exists("PK"), requests=UNPARK_BATCH_SIZE),
+            PutItem(key=EVENT_KEY, requests=UNPARK_BATCH_SIZE),
         ),
         table=COMMIT_COLLECT,
         by="both",

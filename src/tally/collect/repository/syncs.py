@@ -101,9 +101,9 @@ class Syncs:
             PutItem(key=_SYNC_KEY, condition=(not_exists("PK"), F("version") == param("read"))),
             ConditionCheck(
                 key=item_key(user_pk(param("userId")), CONNECTION), condition=exists("PK")
-            ),
-            DeleteItem(key=_ENTRY_KEYS),
-            PutItem(key=_ENTRY_KEYS),
+            ).optional(),
+            DeleteItem(key=_ENTRY_KEYS).optional(),
+            PutItem(key=_ENTRY_KEYS).optional(),
         ),
         table=COMMIT_COLLECT,
         by="both",

@@ -12,7 +12,11 @@ from typing import ClassVar, Final
 from tally.cricket.model.events import KeyEvent
 from tally.cricket.model.records import ActiveMatch, PollerState
 from tally.cricket.repository.items import ItemMapper
-from tally.cricket.repository.key_events import CRICKET_KEY_EVENTS, key_event_items
+from tally.cricket.repository.key_events import (
+    CRICKET_KEY_EVENTS,
+    MAX_EVENT_ITEMS,
+    key_event_items,
+)
 from tally.store.access import (
     GetItem,
     PutItem,
@@ -121,6 +125,7 @@ class ActiveMatchRepository:
             PutItem(
                 table=CRICKET_KEY_EVENTS,
                 key={"matchId": param("matchId"), "eventId": f"{param('read')}#{param('number')}"},
+                requests=MAX_EVENT_ITEMS,
             ),
         ),
         table=ACTIVE_MATCHES,

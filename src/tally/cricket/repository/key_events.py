@@ -35,7 +35,7 @@ KeyEventLog = change_log(CRICKET_KEY_EVENTS, "key events", "GET /matches/:id/eve
 DisplayLog = change_log(DISPLAY_STATE_CACHE, "display states", "GET /matches/:id/events")
 
 # A transaction writes at most 100 items, one of which is the match record.
-_MAX_ITEMS: Final = 99
+MAX_EVENT_ITEMS: Final = 99
 _decoder = msgspec.json.Decoder(list[KeyEvent])
 
 
@@ -43,7 +43,7 @@ def key_event_items(
     match_id: str, version: int, events: Sequence[KeyEvent], expires_at: int
 ) -> Iterator[Item]:
     """Yield the items of new events: one each, or more per item if there are very many."""
-    for number, group in enumerate(_batches(events, ceil(len(events) / _MAX_ITEMS))):
+    for number, group in enumerate(_batches(events, ceil(len(events) / MAX_EVENT_ITEMS))):
         yield {
             "matchId": match_id,
             "eventId": f"{version:010}#{number:02}",

@@ -210,10 +210,16 @@ class AlarmRepository:
                 table=DEVICE_ALARM_BOARDS,
             ),
             _SAME_REVISION,
-            PutItem(key=_BOARD_KEY, table=DEVICE_ALARM_BOARDS),
-            DeleteItem(key=_BOARD_KEY, table=DEVICE_ALARM_BOARDS),
-            PutItem(key=ALARM_KEY),
-            UpdateItem(key=ALARM_KEY, condition=exists("alarm_id")),
+            PutItem(
+                key=_BOARD_KEY, requests=MAX_ALARM_WRITES, table=DEVICE_ALARM_BOARDS
+            ).optional(),
+            DeleteItem(
+                key=_BOARD_KEY, requests=MAX_ALARM_WRITES, table=DEVICE_ALARM_BOARDS
+            ).optional(),
+            PutItem(key=ALARM_KEY, requests=MAX_ALARM_WRITES).optional(),
+            UpdateItem(
+                key=ALARM_KEY, condition=exists("alarm_id"), requests=MAX_ALARM_WRITES
+            ).optional(),
         ),
         table=DEVICE_ALARMS,
         tables=(DEVICE_ALARM_RULES, DEVICE_ALARM_BOARDS),

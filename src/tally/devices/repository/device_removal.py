@@ -60,7 +60,12 @@ class DeviceRemovalRepository:
                 ),
                 table=DEVICE_ALARM_BOARDS,
             ),
-            UpdateItem(key=ALARM_KEY, condition=exists("alarm_id"), table=DEVICE_ALARMS),
+            UpdateItem(
+                key=ALARM_KEY,
+                condition=exists("alarm_id"),
+                requests=MAX_ALARM_RULES,
+                table=DEVICE_ALARMS,
+            ).optional(),
         ),
         table=DEVICES,
         tables=(DEVICE_DESIRED_STATES, DEVICE_ALARM_RULES, DEVICE_ALARM_BOARDS, DEVICE_ALARMS),

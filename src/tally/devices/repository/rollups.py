@@ -176,8 +176,8 @@ class RollupRepository:
         "Apply changes to roll-ups",
         TransactWriteItems(
             UpdateItem(key=_CONSUMER_KEY, condition=_IS_UNCHANGED),
-            PutItem(key=_KEY),
-            DeleteItem(key=_KEY),
+            PutItem(key=_KEY, requests=MAX_WRITES).optional(),
+            DeleteItem(key=_KEY, requests=MAX_WRITES).optional(),
         ),
         table=DEVICE_ROLLUPS,
         trigger="Stream consumers",

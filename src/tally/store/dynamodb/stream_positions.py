@@ -8,6 +8,7 @@ so that a shard takes about 20 characters.
     stream       change         another shard, not begun
 """
 
+import binascii
 import hashlib
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -104,8 +105,11 @@ def parse_position(position: str) -> tuple[str, dict[str, ShardPointer]] | None:
         if plain:
             pointers[key] = END if plain == "e" else BEGINNING
         else:
-            padded = number + "=" * (-len(number) % 4)
-            sequence = int.from_bytes(urlsafe_b64decode(padded), "big")
+            try:
+                content = urlsafe_b64decode(number + "=" * (-len(number) % 4))
+            except binascii.Error:  # cut off
+                return None
+            sequence = int.from_bytes(content, "big")
             pointers[key] = ShardPointer("t" if kind == "t" else "a", sequence)
     return (stream, pointers) if separator else None
 

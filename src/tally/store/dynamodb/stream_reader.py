@@ -37,7 +37,7 @@ from tally.store.dynamodb.stream_requests import (
     StreamRequests,
     parse_record,
 )
-from tally.store.errors import PositionExpired, PositionUnknown, TableNotFound
+from tally.store.errors import InvalidRequest, PositionExpired, PositionUnknown, TableNotFound
 from tally.store.schema import Table
 
 RETENTION_SECONDS: Final = 24 * 3_600.0  # of the service
@@ -132,6 +132,8 @@ class StreamReader:
             raise _expired(stream.table) from None
         except PositionExpired:
             raise _expired(stream.table) from None
+        except InvalidRequest:  # the service checks the numbers of the position
+            raise _unknown(stream.table, "its shard has no such number") from None
         return [*zip(keys, pages, strict=True)]
 
     def _locate(self, stream: DescribedStream, after: str) -> Frontier:

@@ -15,6 +15,7 @@ from tally.store.errors import StorageDamaged, StorageUnwritable
 from tally.store.sqlite.wal_check import WAL_SUFFIX, find_wal_damage
 
 MARKER_NAME: Final = "store.id"
+MIN_FILE_BYTES: Final = 512  # the smallest page of SQLite
 REMEDY: Final = (
     "stop Tally, keep a copy of the data directory and restore a backup with `tally restore`;"
     " `tally store check` shows the extent"
@@ -88,8 +89,9 @@ def _check_present(path: Path) -> None:
         size = -1
     except OSError as error:
         raise StorageUnwritable(f"{path} cannot be used: {error.strerror}") from error
-    if size <= 0:
-        problem = "is missing" if size < 0 else "is empty"
+    # SQLite takes a file of a few bytes for an empty database, and writes a new one over it.
+    if size < MIN_FILE_BYTES:
+        problem = "is missing" if size < 0 else f"has only {size} bytes" if size else "is empty"
         raise StorageDamaged(
             f"{path} {problem}, and the data directory held a database: {REMEDY};"
             " to begin with an empty store, move the data directory away"
