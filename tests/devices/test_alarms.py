@@ -203,6 +203,23 @@ async def test_silence_counts_from_the_registration_of_a_board(
     await delete_rule(server, rule)
 
 
+async def test_silence_of_many_boards_raises_the_alarms_of_every_rule(
+    fresh_server: DevicesServer,
+) -> None:
+    """Also more alarms than one transaction can raise."""
+    server, key = fresh_server, await fresh_server.new_key()
+    senders = [await new_sender(server, key) for _ in range(20)]
+    for seconds in range(600, 606):
+        await new_rule(server, {"kind": "silence", "seconds": seconds}, senders[0], scope={})
+    await server.clock.advance(700)
+
+    async def is_met() -> bool:
+        return len((await server.get_json("/alarms?state=open&limit=1000"))["items"]) == 6 * 20
+
+    await wait_for(is_met)
+    assert [await sender.states() for sender in senders] == [["open"] * 6] * 20
+
+
 async def test_boards_may_send_again_after_an_interruption(store_target: StoreTarget) -> None:
     """While no instance runs, no board can be heard; one that stays silent raises an alarm."""
     settings = await store_target.new_settings()

@@ -10,6 +10,7 @@ from tally.devices.repository import readings as readings_table
 from tally.devices.repository.alarms import AlarmRepository
 from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.devices import DEVICES
+from tally.devices.repository.rollups import RollupRepository
 from tally.kit.tasks import cancel_all
 from tally.store.api import Delete
 from tally.store.store import Store
@@ -165,6 +166,30 @@ async def test_charts_stay_exact_if_readings_arrive_while_a_device_is_deleted(
         left = await server.readings(board)
         assert [entry["batch_id"] for entry in left] == [late["batch_id"]]
         assert sum(count for count, _, _ in await charted(server, board)) == len(left)
+
+
+async def test_charts_include_readings_that_arrive_while_roll_ups_are_deleted(
+    store_target: StoreTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The roll-ups count such a reading, and then they are deleted with those of the others."""
+    async with open_server(await store_target.new_settings()) as server:
+        await wait_until_built(server)
+        board, key = Board(), await server.new_key()
+        await send_numbered(server, board, HOUR - 10)
+        late = [board.reading(HOUR - 1, sensors={"rounds": 1})]
+        delete_page = RollupRepository.delete_page
+
+        async def delete_after_reading(rollups: RollupRepository, hardware_id: str) -> int:
+            if late:
+                await server.store_readings(board, [late.pop()], key)
+                assert sum(count for count, _, _ in await charted(server, board)) == 1
+            return await delete_page(rollups, hardware_id)
+
+        monkeypatch.setattr(RollupRepository, "delete_page", delete_after_reading)
+        await delete(server, f"/devices/{board.hardware_id}")
+        await server.post("/register", board.registration(), key=key)
+        assert len(await server.readings(board)) == 1
+        assert [count for count, _, _ in await charted(server, board)] == [1]
 
 
 async def test_a_board_that_sends_data_after_its_deletion_is_a_device_at_once(

@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,25 +17,33 @@ from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.readings import DEVICE_READINGS
 from tally.devices.repository.rollup_items import decode_rollup, encode_rollup
-from tally.devices.repository.rollups import DEVICE_ROLLUPS, RollupRepository
+from tally.devices.repository.rollups import (
+    DEVICE_ROLLUPS,
+    Resolution,
+    RollupRepository,
+    StoredRollup,
+)
 from tally.devices.service import change_backlog, rollup_builder
 from tally.devices.service.rollup_builder import RollupBuilder
 from tally.devices.service.rollups import RollupConsumer
 from tally.kit.clock import ManualClock, SystemClock
 from tally.kit.tasks import cancel_all
 from tally.store.access import access_pattern
+from tests.devices.conftest import StoreTarget
 from tests.devices.factories import random_readings, write_readings
 from tests.devices.harness import (
     DAY_MS,
     FIRST_MS,
     MINUTE_MS,
     START,
+    START_MS,
     Board,
     DevicesServer,
     make_settings,
     open_server,
     wait_until_built,
 )
+from tests.devices.test_alarms import wait_for
 
 RETENTION_SECONDS = 90 * 86_400
 
@@ -113,6 +123,39 @@ async def test_readings_from_before_the_roll_ups_are_built_while_boards_send(
         await wait_until_built(server)
         totals = [sum(await counts(server, board)) for board in boards]
         assert totals == [1_007, 1_007, 1_006]
+
+
+async def test_the_change_stream_and_a_rebuild_store_the_same_roll_ups(
+    store_target: StoreTarget,
+) -> None:
+    """On every engine, also more roll-ups than one transaction can store."""
+    async with open_server(await store_target.new_settings()) as server:
+        await wait_until_built(server)
+        board = Board()
+        await server.store_readings(board, [board.reading(number * 60) for number in range(60)])
+        rollups = RollupRepository(server.application.store)
+
+        async def load(resolution: Resolution) -> dict[int, StoredRollup]:
+            return await rollups.between(board.hardware_id, resolution, (0, START_MS))
+
+        await wait_for(_has(60, partial(load, "hour")))
+        filled = await load("hour"), await load("day")
+        assert sum(day.sensors["humidity_pct"].count for day in filled[1].values()) == 60
+        while await rollups.delete_page(board.hardware_id):
+            pass
+        assert await rollups.request_rebuild()
+        await wait_for(_has(60, partial(load, "hour")))
+        await wait_until_built(server)
+        assert (await load("hour"), await load("day")) == filled
+
+
+def _has(
+    count: int, load: Callable[[], Awaitable[dict[int, StoredRollup]]]
+) -> Callable[[], Awaitable[bool]]:
+    async def is_met() -> bool:
+        return len(await load()) == count
+
+    return is_met
 
 
 async def test_roll_ups_outlive_expired_readings_and_a_rebuild(tmp_path: Path) -> None:

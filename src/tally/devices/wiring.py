@@ -282,9 +282,8 @@ def _jobs(
         DeviceRemovalRepository(store),
         AlarmRepository(store),
         services.devices,
-        builder.rollups,
+        builder,
         ReadingRepository(store),
-        builder.measurements,
         dependencies.operators,
         dependencies.clock,
     )

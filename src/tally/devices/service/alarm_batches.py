@@ -144,12 +144,15 @@ class AlarmBatch:
         self._boards[hardware_id] = self._with_transitions(memory, transitions)
         return True
 
-    def raise_silence(self, hardware_id: str) -> None:
+    def raise_silence(self, hardware_id: str) -> bool:
+        """Raise the alarms of a silent board, or return False if it needs another transaction."""
         memory = self._fleet.get(hardware_id)
         rules, reachability = self._fleet.rules(hardware_id), self._fleet.reachability(hardware_id)
         due = find_silent(memory, rules, self._now_ms, reachability)
-        due = due[: max(0, MAX_ALARM_WRITES - self._size - 1)]
+        if self._size + len(due) + 1 > MAX_ALARM_WRITES and self._boards:
+            return False
         self._boards[hardware_id] = self._with_transitions(memory, due)
+        return True
 
     def forget_outdated(self, hardware_id: str) -> None:
         """Clear the alarms of rules that no longer apply to a board, and forget those rules."""

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import Final
 
 from tally.devices.model.alarms import ALWAYS_REACHABLE, AlarmRule
@@ -192,11 +193,24 @@ class AlarmEvaluator:
 
     async def _raise_silence(self, state: EvaluationState, fleet: FleetMemory) -> EvaluationState:
         while silent := fleet.take_silent(self._clock.milliseconds()):
-            batch = self._batch(fleet)
-            for hardware_id in silent:
-                batch.raise_silence(hardware_id)
-            state = await self._apply(state, fleet, batch, state.position or "")
+            while silent:
+                state, raised = await self._raise_some(state, fleet, silent)
+                silent = silent[raised:]
         return state
+
+    async def _raise_some(
+        self, state: EvaluationState, fleet: FleetMemory, silent: Sequence[str]
+    ) -> tuple[EvaluationState, int]:
+        """Raise the alarms of as many silent boards as fit into one transaction; count them."""
+        while True:
+            batch = self._batch(fleet)
+            taken = [*takewhile(batch.raise_silence, silent)]
+            try:
+                return await self._apply(state, fleet, batch, state.position or ""), len(taken)
+            except EvaluationTooLarge:
+                if len(taken) == 1:
+                    raise
+                silent = taken[: len(taken) // 2]
 
     def _batch(self, fleet: FleetMemory) -> AlarmBatch:
         return AlarmBatch(fleet, self._clock.milliseconds(), self._ids.next)

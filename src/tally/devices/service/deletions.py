@@ -19,11 +19,13 @@ from tally.devices.repository.alarms import AlarmRepository
 from tally.devices.repository.deletions import DeviceDeletionRepository
 from tally.devices.repository.device_removal import DeviceRemovalRepository
 from tally.devices.repository.devices import DeviceRepository
-from tally.devices.repository.measurements import ChangesLost, MeasurementRepository
+from tally.devices.repository.measurements import ChangesLost
 from tally.devices.repository.readings import ReadingRepository
-from tally.devices.repository.rollups import ConsumerState, RollupRepository
+from tally.devices.repository.rollup_items import StateChanged
+from tally.devices.repository.rollups import ConsumerState
 from tally.devices.service.devices import FleetService
 from tally.devices.service.history import TimeRange, check_time_range, require_device
+from tally.devices.service.rollup_builder import RollupBuilder
 from tally.errors import NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock, rfc3339
@@ -96,9 +98,8 @@ class DeviceDeletionWorker:
     removal: DeviceRemovalRepository
     alarms: AlarmRepository
     fleet: FleetService
-    rollups: RollupRepository
+    builder: RollupBuilder
     readings: ReadingRepository
-    measurements: MeasurementRepository
     operators: OperatorDirectory
     clock: Clock
 
@@ -138,11 +139,24 @@ class DeviceDeletionWorker:
             now = self.clock.seconds()
             await self.deletions.record_readings_deleted(deletion.deletion_id, now)
             return False
-        while await self.rollups.delete_page(deletion.hardware_id):
+        while await self.builder.rollups.delete_page(deletion.hardware_id):
             pass
+        if not await self._rebuild_rollups(deletion.hardware_id):
+            return False
         if not await self._delete_record(deletion.hardware_id):
             return False
         self.fleet.forget(deletion.hardware_id)
+        return True
+
+    async def _rebuild_rollups(self, hardware_id: str) -> bool:
+        """Build the roll-ups of readings that arrived while those of the device were deleted."""
+        state = await self.builder.rollups.state()
+        if state is None:
+            return True
+        try:
+            await self.builder.rebuild(hardware_id, state)
+        except StateChanged:
+            return False
         return True
 
     async def _delete_record(self, hardware_id: str) -> bool:
@@ -154,17 +168,17 @@ class DeviceDeletionWorker:
 
     async def _are_rollups_current(self, deletion: Deletion) -> bool:
         """Whether the roll-ups include the deletions, so that none are written afterwards."""
-        state = await self.rollups.state()
+        state = await self.builder.rollups.state()
         if state is None:
             return True
-        until = await self.measurements.position()
+        until = await self.builder.measurements.position()
         # The time of the consumer, possibly on another instance: no test controls it.
         deadline = time.monotonic() + MAX_WAIT_SECONDS
         while is_behind := await self._is_behind(state, until):
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(POLL_SECONDS)
-            state = await self.rollups.state() or state
+            state = await self.builder.rollups.state() or state
         if is_behind is not None:
             return True
         deleted_at = deletion.readings_deleted_at
@@ -172,7 +186,7 @@ class DeviceDeletionWorker:
 
     async def _is_behind(self, state: ConsumerState, until: str) -> bool | None:
         try:
-            return await self.measurements.has_changes(state.position, until)
+            return await self.builder.measurements.has_changes(state.position, until)
         except ChangesLost:  # until the consumer notices
             return True
 

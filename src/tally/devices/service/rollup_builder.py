@@ -22,6 +22,7 @@ from tally.devices.model.rollups import (
 )
 from tally.devices.repository.devices import DeviceRepository
 from tally.devices.repository.measurements import Measurement, MeasurementRepository
+from tally.devices.repository.rollup_items import TransactionTooLarge
 from tally.devices.repository.rollups import (
     ALL_BUILT,
     MAX_WRITES,
@@ -68,18 +69,39 @@ class RollupBuilder:
             return following
         is_continued = state.built_until.startswith(device)
         first = int(state.built_until.partition("#")[2]) if is_continued else 0
-        readings, end = await self._read(device, first)
-        await self._undo_changes(state.position, device, readings, (first, end))
-        built = await self._compute(device, readings, (first, end))
-        entries = [*built.items()]
-        for start in range(0, len(entries), MAX_WRITES):
-            await self.rollups.apply(state, state, dict(entries[start : start + MAX_WRITES]))
+        end = await self._build(state, device, first)
         is_done = end > MAX_TIMESTAMP_MS
         following = state._replace(
             built_until=f"{device}#{ALL_BUILT}" if is_done else build_key(device, end)
         )
         await self.rollups.apply(state, following, {})
         return following
+
+    async def rebuild(self, device: str, state: ConsumerState) -> None:
+        """Build all roll-ups of a device, or raise StateChanged if the state moved on."""
+        first = 0
+        while first <= MAX_TIMESTAMP_MS:
+            first = await self._build(state, device, first)
+
+    async def _build(self, state: ConsumerState, device: str, first: int) -> int:
+        """Build some days of a device, and return their end."""
+        readings, end = await self._read(device, first)
+        await self._undo_changes(state.position, device, readings, (first, end))
+        await self._store(state, await self._compute(device, readings, (first, end)))
+        return end
+
+    async def _store(self, state: ConsumerState, built: Mapping[RollupKey, StoredRollup]) -> None:
+        """Store roll-ups, as many in each transaction as fit into it."""
+        entries, count = [*built.items()], MAX_WRITES
+        while entries:
+            try:
+                await self.rollups.apply(state, state, dict(entries[:count]))
+            except TransactionTooLarge:
+                if count == 1:
+                    raise
+                count //= 2
+            else:
+                entries = entries[count:]
 
     async def _next_device(self, built_until: str) -> str | None:
         """Return the first device that is not built completely; list devices again at the end.
