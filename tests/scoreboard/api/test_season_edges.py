@@ -1,6 +1,7 @@
 """The end of a season: repeated adjustments, and copies in Redis that belong to another season."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,48 @@ async def test_a_new_season_does_not_show_a_copy_that_redis_has_already(
     season = await services.boards.seasons.current("daily")
     assert await season.sync.cache.is_built()
     assert season.leaderboard.is_served_by_redis()
+
+
+async def test_no_instance_leaves_the_copy_of_a_closed_season(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
+    """Also one that is busy with its boards while another one closes their seasons."""
+    addresses = await shared_servers.allocate()
+    midnight = NOON + timedelta(hours=12)
+    async with (
+        run_scoreboard(server_settings(addresses, tmp_path / "1"), ManualClock(NOON)) as busy,
+        run_scoreboard(server_settings(addresses, tmp_path / "2"), ManualClock(midnight)) as other,
+    ):
+        await create(busy, "daily", reset=DAILY)
+        await play(busy, await busy.player("ana"), 10, "daily")
+        maintenance = busy.scoreboard.services.board_maintenance
+        await maintenance.catch_up()
+        [closed] = maintenance.seasons.known()
+        await other.scoreboard.services.board_maintenance.catch_up()
+        client = busy.scoreboard.redis.client
+        assert await client.keys("leaderboard:daily:1*") == []
+        # The jobs of the first instance had read their list of seasons before.
+        await closed.sync.catch_up()
+        assert await client.keys("leaderboard:daily:1*") != []
+        await maintenance.catch_up()
+        assert await client.keys("leaderboard:daily:1*") == []
+        for _ in range(2):
+            await maintenance.verify()
+            assert await client.keys("leaderboard:daily:1*") == []
+
+
+async def test_the_comparison_of_a_board_builds_no_copy(server: ScoreboardHarness) -> None:
+    """The other job does, which also drops the copies of closed seasons."""
+    maintenance, client = (
+        server.scoreboard.services.board_maintenance,
+        server.scoreboard.redis.client,
+    )
+    await create(server, "cup")
+    await play(server, await server.player("ana"), 10, "cup")
+    await maintenance.verify()
+    assert await client.keys("leaderboard:cup:1*") == []
+    await maintenance.catch_up()
+    assert await client.zcard("leaderboard:cup:1") == 1
+    await client.zadd("leaderboard:cup:1", {"a stray": 5})
+    await maintenance.verify()
+    assert await client.zcard("leaderboard:cup:1") == 1
