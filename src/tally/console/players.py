@@ -106,12 +106,13 @@ class PlayerView:
         adjustment = Adjustment(self._adjustment_id, self._user_id, delta, reason[:500], board)
         try:
             async with self._context.changes.audited("player_adjust", self._user_id, points=delta):
-                _, after, standing = await self._services.moderation.adjust(adjustment)
+                applied, rank = await self._services.moderation.adjust(adjustment)
         except TallyError as error:
             self._outcome.set_text(error.message)
             return
         self._adjustment_id = new_uuid()
-        self._outcome.set_text(f"The score is {after:,}, rank {standing.rank}.")
+        place = "" if rank is None else f", rank {rank}"
+        self._outcome.set_text(f"The score is {applied.score_after:,}{place}.")
         await self.refresh()
 
     async def _ban(self) -> None:

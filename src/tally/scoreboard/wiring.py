@@ -241,6 +241,8 @@ def _accounts(
             core.dependencies.metrics,
         ),
         sessions=sessions,
+        responses=ResponseCache(core.redis),
+        breaker=core.writer.breaker,
         writer=core.writer,
         boards=core.boards,
         clock=core.dependencies.clock,

@@ -2,32 +2,34 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tally.scoreboard.model.scores import ScoreChange
-from tests.api_response import ApiResponse, expect_error
+from tests.api_response import expect_error
+from tests.scoreboard.api.boards import (
+    ACCESS_SECONDS,
+    DAILY,
+    HOURS,
+    NOON,
+    create,
+    moderate,
+    play,
+    standings,
+)
 from tests.scoreboard.api.harness import (
     ADMIN,
     Json,
-    Player,
     ScoreboardHarness,
     run_scoreboard,
     server_settings,
 )
 from tests.scoreboard.api.servers import SharedServers, restartable_redis
 from tests.scoreboard.api.stream_client import open_stream
-
-# A Monday at noon; the season of a daily board ends at midnight.
-NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-DAILY = {"cron": "0 0 * * *", "time_zone": "UTC"}
-HOURS = 3600.0
-ACCESS_SECONDS = 86_400
 
 
 @pytest.fixture
@@ -37,33 +39,6 @@ async def server(shared_servers: SharedServers, tmp_path: Path) -> AsyncIterator
     settings = server_settings(addresses, tmp_path, scoreboard_access_seconds=ACCESS_SECONDS)
     async with run_scoreboard(settings, ManualClock(NOON)) as harness:
         yield harness
-
-
-async def create(harness: ScoreboardHarness, board_id: str, **more: Any) -> ApiResponse:
-    body = {"id": board_id, "name": board_id} | more
-    return await harness.send("POST", "/admin/boards", body, token=ADMIN)
-
-
-async def play(harness: ScoreboardHarness, player: Player, value: int, *boards: str) -> Json:
-    """Complete an action on boards, and exchange its token."""
-    token = await harness.complete_action(player, boards=list(boards))
-    update: Json = (await harness.update_score(player, token, value)).result
-    return update
-
-
-async def standings(harness: ScoreboardHarness, path: str) -> list[tuple[str, int]]:
-    page = (await harness.send("GET", f"/boards/{path}")).result
-    rows = page["items"]
-    assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
-    assert page["total_players"] == len(rows)
-    return [(row["username"], row["score"]) for row in rows]
-
-
-async def moderate(harness: ScoreboardHarness, player: Player, verb: str, **body: Any) -> Json:
-    path = f"/admin/players/{player.user_id}/{verb}"
-    response = await harness.send("POST", path, body or None, token=ADMIN)
-    result: Json = {} if response.status == 204 else response.result
-    return result
 
 
 @pytest.mark.parametrize(
@@ -435,6 +410,8 @@ async def test_a_board_with_many_missed_resets_delays_no_other_board(
     await create(server, "minutes", reset={"cron": "* * * * *"})
     await create(server, "weekly", reset={"cron": "0 0 * * WED"})
     server.skip_time(72 * HOURS)
+    listed = (await server.send("GET", "/boards")).result["items"]
+    assert [(board["id"], board["season"]) for board in listed] == [("minutes", 1), ("weekly", 2)]
     await maintenance.catch_up()
     assert (await server.send("GET", "/boards/weekly/seasons")).result["items"]
     for _ in range(2):

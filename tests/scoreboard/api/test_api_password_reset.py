@@ -215,6 +215,27 @@ async def test_a_change_of_the_address_or_of_the_account_ends_tokens(
     assert await count_rows(server, *TABLES) == before - 2, "the token and the count of requests"
 
 
+async def test_no_token_is_sent_to_an_address_that_is_being_changed(
+    server: ScoreboardHarness, mail: MailSimulator
+) -> None:
+    """Whoever has the old address must not get the account."""
+    ana, services = await server.player("ana"), server.scoreboard.services
+    assert (await forget(server, "ana@example.com")).status == 202
+    database = server.scoreboard.database
+    async with database.use("test") as connection, connection.transaction():
+        await connection.execute("UPDATE users SET email = 'new@example.com'")
+        await connection.execute("DELETE FROM password_reset_tokens")
+        sending = asyncio.create_task(services.password_resets.send_due())
+
+        async def is_decided() -> bool:
+            return sending.done() or bool(await database.value("test", WAITING))
+
+        await wait_until(is_decided)
+    await sending
+    assert mail.find(f"{ana.username}@example.com") == []
+    assert await count_rows(server, "password_reset_tokens") == 0
+
+
 async def test_a_mail_is_sent_when_the_mail_server_works_again(
     server: ScoreboardHarness, mail: MailSimulator
 ) -> None:

@@ -89,8 +89,12 @@ async def test_deleting_an_account_deletes_score_and_sessions_and_keeps_its_hist
 ) -> None:
     player, other = await repositories.player(), await repositories.player()
     await repositories.add(player, 5, at(1))
-    await repositories.sessions.create(new_session(player))
-    assert await repositories.accounts.delete(player.user_id, START) == []
+    session = new_session(player)
+    await repositories.sessions.create(session)
+    deleted = await repositories.accounts.delete(player.user_id, START)
+    assert deleted is not None
+    assert (deleted.places, deleted.access_token_hashes) == ([], [session.token_hash])
+    assert len(deleted.action_token_hashes) == 1
     assert await repositories.accounts.delete(player.user_id, START) is None
     assert await repositories.accounts.find(player.user_id) is None
     assert await repositories.scores.find(player.user_id) is None

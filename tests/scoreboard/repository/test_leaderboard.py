@@ -16,6 +16,7 @@ from tally.scoreboard.repository.leaderboard import (
     PLAYERS,
     REBUILDING,
     VERSION,
+    CachedEntry,
 )
 from tally.scoreboard.repository.rebuild import MARKER_TTL_SECONDS, LeaderboardRebuilder
 from tally.scoreboard.repository.scores import ScoreRepository
@@ -307,6 +308,16 @@ async def test_a_repair_does_not_undo_a_concurrent_change(repositories: Reposito
     standing = await repositories.leaderboard.standing(player.user_id)
     assert standing is not None
     assert (standing[0].score, standing[0].reached_at) == (50, at(5))
+
+
+async def test_a_leaderboard_that_was_dropped_is_not_repaired(repositories: Repositories) -> None:
+    """A repair that comes late leaves no key of a closed season."""
+    player = await repositories.player()
+    assert await repositories.rebuilder.rebuild() == 1
+    await repositories.leaderboard.drop()
+    score = Score(player.user_id, player.username, 20, at(2))
+    assert not await repositories.leaderboard.repair(player.user_id, CachedEntry(b"", b""), score)
+    assert await leaderboard_keys(repositories) == set()
 
 
 async def test_drift_checks_during_changes_leave_no_difference(

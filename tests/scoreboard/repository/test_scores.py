@@ -159,7 +159,7 @@ async def test_score_changes_and_deletions_do_not_deadlock(
     adding = [add(player, number) for number in range(5) for player in players]
     deleting = [repositories.accounts.delete(player.user_id, START) for player in players]
     results = await asyncio.gather(*adding, *deleting)
-    assert results[len(adding) :] == [[]] * 10, "every deletion found its account"
+    assert None not in results[len(adding) :], "every deletion found its account"
     assert (await repositories.scores.top(100)).standings == ()
     anonymous = await repositories.database.value(
         "count", "SELECT count(*) FROM score_events WHERE user_id IS NULL"

@@ -45,9 +45,9 @@ class AdminHandlers:
             body.reason,
             None if body.board == GLOBAL_BOARD else body.board,
         )
-        delta, after, standing = await self.moderation.adjust(adjustment)
+        applied, rank = await self.moderation.adjust(adjustment)
         response = responses.AdjustmentResponse(
-            user_id, adjustment.adjustment_id, delta, after, standing.rank
+            user_id, adjustment.adjustment_id, applied.score_delta, applied.score_after, rank
         )
         return Json(response, 200, NO_STORE)
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from tally.errors import Invalid
+from tally.scoreboard.model.boards import BoardPlace
 
 MAX_USERNAME_LENGTH: Final = 50
 MAX_EMAIL_LENGTH: Final = 255
@@ -73,6 +74,15 @@ class NewUser:
     email: str
     password_hash: str = field(repr=False)
     avatar_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedAccount:
+    """What Redis has of a deleted account: its scores, sessions and used action tokens."""
+
+    places: list[BoardPlace]
+    access_token_hashes: list[str]
+    action_token_hashes: list[str]
 
 
 @dataclass(frozen=True, slots=True)

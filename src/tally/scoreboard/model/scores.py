@@ -61,6 +61,15 @@ class Adjustment:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedAdjustment:
+    """The points added and the score after them; `season` is that of a named board."""
+
+    score_delta: int
+    score_after: int
+    season: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AppliedScoreChange:
     """The outcome of an action's first use; `is_replay` if this was not the first use.
 

@@ -8,8 +8,13 @@ from typing import Final
 import asyncpg
 
 from tally.errors import NotFound
-from tally.scoreboard.model.accounts import NewUser, ProfileChange, User, UserCredentials
-from tally.scoreboard.model.boards import BoardPlace
+from tally.scoreboard.model.accounts import (
+    DeletedAccount,
+    NewUser,
+    ProfileChange,
+    User,
+    UserCredentials,
+)
 from tally.scoreboard.model.errors import EmailTaken, UsernameTaken
 from tally.scoreboard.repository.board_changes import delete_scores, touch_scores
 from tally.scoreboard.repository.database import Database, Row
@@ -51,11 +56,25 @@ SELECT {_COLUMNS}, password_hash, {_IS_KNOWN_ADDRESS} AS is_known_address FROM u
 WHERE lower(username) = lower($1) OR lower(email) = lower($1)
 """
 
-# The score is locked first, as in a score change, so that the two cannot deadlock. The ids of an
-# action and of a token occur in other tables, and the game server may write a name into the first
-# and into the metadata.
+# The score is locked before the account, as in a score change, so that the two cannot deadlock.
+# Once the account is locked, no other request adds a row of it.
+_LOCK: Final = (
+    "SELECT FROM banned_scores WHERE user_id = $1 FOR UPDATE",
+    "SELECT FROM scores WHERE user_id = $1 FOR UPDATE",
+    "SELECT FROM users WHERE id = $1 FOR UPDATE",
+)
+_DELETE_SESSIONS: Final = """
+WITH deleted AS (DELETE FROM sessions WHERE user_id = $1 RETURNING token_hash, revoked_at)
+SELECT token_hash FROM deleted WHERE revoked_at IS NULL
+"""
+_DELETE_USED_TOKENS: Final = """
+DELETE FROM consumed_tokens WHERE token_hash = ANY(ARRAY(
+    SELECT action_token_hash FROM score_events WHERE user_id = $1
+)) RETURNING token_hash
+"""
+# The ids of an action and of a token occur in other tables, and the game server may write a name
+# into the first and into the metadata.
 _ANONYMISE: Final = (
-    "SELECT 1 FROM scores WHERE user_id = $1 FOR UPDATE",
     # So that the bands of ranks learn that a banned player has gone; see `rank_bands`.
     """
     INSERT INTO scores (user_id, total_score, score_first_reached_at)
@@ -70,11 +89,6 @@ _ANONYMISE: Final = (
     """
     DELETE FROM password_reset_requests r USING users u
     WHERE u.id = $1 AND r.email = lower(u.email)
-    """,
-    """
-    DELETE FROM consumed_tokens WHERE token_hash = ANY(ARRAY(
-        SELECT action_token_hash FROM score_events WHERE user_id = $1
-    ))
     """,
     """
     UPDATE score_events SET user_id = NULL, action_id = gen_random_uuid()::text,
@@ -189,20 +203,28 @@ class AccountRepository:
             at,
         )
 
-    async def delete(self, user_id: str, at: datetime) -> list[BoardPlace] | None:
+    async def delete(self, user_id: str, at: datetime) -> DeletedAccount | None:
         """Delete the account, its scores and sessions, and make its events anonymous.
 
-        No row leads back to the player. Return the player's places in open seasons, or None if
-        the account does not exist. Raises SeasonDue.
+        No row leads back to the player. Return what Redis has of the account, or None if the
+        account does not exist. Raises SeasonDue.
         """
         async with self.database.use("delete_account") as connection, connection.transaction():
+            for statement in _LOCK:
+                await connection.execute(statement, user_id)
+            sessions = await connection.fetch(_DELETE_SESSIONS, user_id)
+            used = await connection.fetch(_DELETE_USED_TOKENS, user_id)
             for statement in _ANONYMISE:
                 await connection.execute(statement, user_id)
             places = await delete_scores(connection, user_id, at)
             deleted = await connection.fetchval(
                 "DELETE FROM users WHERE id = $1 RETURNING id", user_id
             )
-        return None if deleted is None else places
+        if deleted is None:
+            return None
+        return DeletedAccount(
+            places, [row["token_hash"] for row in sessions], [row["token_hash"] for row in used]
+        )
 
 
 def _taken(error: asyncpg.UniqueViolationError) -> UsernameTaken | EmailTaken:

@@ -11,10 +11,12 @@ from tally.scoreboard.model.errors import ActionExists
 from tally.scoreboard.model.scores import CompletedAction
 from tally.scoreboard.repository.database import Database
 
+# The lock makes a concurrent deletion of the account either precede this statement, which then
+# creates nothing, or find the action and delete it.
 _CREATE: Final = """
 INSERT INTO completed_actions (action_id, user_id, max_score, metadata, completed_at, expires_at,
     boards)
-SELECT $1, id, $3, $4, $5, $6, $7 FROM users WHERE id = $2
+SELECT $1, id, $3, $4, $5, $6, $7 FROM users WHERE id = $2 FOR KEY SHARE
 RETURNING action_id
 """
 _IS_SAME: Final = """

@@ -3,6 +3,7 @@
 PostgreSQL stores both. Entries expire with their token.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -80,6 +81,12 @@ class ResponseCache:
         milliseconds = _ttl_milliseconds(token_expires_at, now) + RESPONSE_SECONDS * 1000
         async with self.redis.use("response_store") as client:
             await client.set(ACTION_TOKEN + token_hash, response, px=milliseconds)
+
+    async def forget(self, token_hashes: Sequence[str]) -> None:
+        """Delete the responses of these tokens, if there are any."""
+        if token_hashes:
+            async with self.redis.use("response_forget") as client:
+                await client.unlink(*(ACTION_TOKEN + token_hash for token_hash in token_hashes))
 
 
 def decode_session(text: bytes | None) -> CachedSession | None:

@@ -13,7 +13,7 @@ import asyncpg
 from tally.errors import NotFound
 from tally.scoreboard.model.boards import BoardPlace
 from tally.scoreboard.model.errors import ActionExists, ScoreUnderflow
-from tally.scoreboard.model.scores import MAX_SCORE, Adjustment
+from tally.scoreboard.model.scores import MAX_SCORE, Adjustment, AppliedAdjustment
 from tally.scoreboard.repository.board_changes import (
     SCORE_UNDERFLOW,
     hide_scores,
@@ -62,8 +62,8 @@ class ModerationRepository:
 
     database: Database
 
-    async def adjust(self, adjustment: Adjustment, at: datetime) -> tuple[int, int]:
-        """Add an event and change the score; return the points added and the score after it.
+    async def adjust(self, adjustment: Adjustment, at: datetime) -> AppliedAdjustment:
+        """Add an event and change the score.
 
         For a repeated adjustment, return the outcome of the first one. Raises PlayerBanned,
         ScoreOverflow, ScoreUnderflow or ActionExists.
@@ -78,7 +78,7 @@ class ModerationRepository:
 
     async def _adjust(
         self, connection: Connection, adjustment: Adjustment, at: datetime
-    ) -> tuple[int, int]:
+    ) -> AppliedAdjustment:
         user_id, delta = adjustment.user_id, adjustment.score_delta
         before = await connection.fetchval(
             "SELECT total_score FROM scores WHERE user_id = $1 FOR UPDATE", user_id
@@ -89,12 +89,11 @@ class ModerationRepository:
         earlier = await connection.fetchrow(_FIND_EVENT, user_id, _action_id(adjustment))
         if earlier is not None:
             return _outcome(adjustment, earlier)
-        change = None
+        total, change = before, None
         if adjustment.board is None:
-            total = after = await self._adjust_total(connection, adjustment, before, at)
+            total = await self._adjust_total(connection, adjustment, before, at)
         else:
             change = await self._adjust_board(connection, adjustment.board, adjustment, at)
-            total, after = before, change[adjustment.board]["after"]
         await connection.execute(
             _ADD_EVENT,
             user_id,
@@ -106,7 +105,7 @@ class ModerationRepository:
             at,
             change,
         )
-        return delta, after
+        return _applied(adjustment, total, change)
 
     async def _adjust_total(
         self, connection: Connection, adjustment: Adjustment, before: int, at: datetime
@@ -166,7 +165,16 @@ def _action_id(adjustment: Adjustment) -> str:
     return f"adjustment {adjustment.adjustment_id}"
 
 
-def _outcome(adjustment: Adjustment, event: Row) -> tuple[int, int]:
+def _applied(
+    adjustment: Adjustment, total: int, boards: dict[str, Any] | None
+) -> AppliedAdjustment:
+    if adjustment.board is None or boards is None:
+        return AppliedAdjustment(adjustment.score_delta, total)
+    change = boards[adjustment.board]
+    return AppliedAdjustment(adjustment.score_delta, change["after"], change["season"])
+
+
+def _outcome(adjustment: Adjustment, event: Row) -> AppliedAdjustment:
     """Return what the first request of the adjustment changed; raises ActionExists.
 
     The reason is not compared, like the metadata of actions: that of the first request is kept.
@@ -175,10 +183,8 @@ def _outcome(adjustment: Adjustment, event: Row) -> tuple[int, int]:
         raise ActionExists(
             "This adjustment was already made with another score_delta", field="adjustment_id"
         )
-    boards = event["boards"] or {}
-    if set(boards) != ({adjustment.board} - {None}):
+    if set(event["boards"] or {}) != ({adjustment.board} - {None}):
         raise ActionExists(
             "This adjustment was already made to another board", field="adjustment_id"
         )
-    after = event["score_after"] if adjustment.board is None else boards[adjustment.board]["after"]
-    return event["score_delta"], after
+    return _applied(adjustment, event["score_after"], event["boards"])

@@ -24,8 +24,12 @@ WHERE email = (
 )
 RETURNING email, attempts
 """
+# The lock makes a concurrent change of the address or the password, which deletes all tokens of the
+# account, either precede this statement or find the new token.
 _ADD_FOR_ACCOUNT: Final = """
-WITH account AS (SELECT id, username, email FROM users WHERE lower(email) = $1), token AS (
+WITH account AS MATERIALIZED (
+    SELECT id, username, email FROM users WHERE lower(email) = $1 FOR SHARE
+), token AS (
     INSERT INTO password_reset_tokens (token_hash, user_id, expires_at)
     SELECT $2, id, $3 FROM account
 )

@@ -148,11 +148,12 @@ return {entries, redis.call('ZMSCORE', KEYS[1], unpack(members))}
 """
 
 # ARGV: id; user; expected entry and score; new score and entry, both empty to remove the player.
-# Returns 1, or 0 if the entry has changed.
+# Returns 1, or 0 if the entry has changed or the leaderboard is gone.
 REPAIR: Final = (
     _FIND_MEMBER
     + _SET_VERSION
     + """
+if redis.call('EXISTS', KEYS[3]) == 0 then return 0 end
 local user = ARGV[2]
 local member, score, entry = find_member(KEYS[1], KEYS[2], user)
 if (entry or '') ~= ARGV[3] or (score or '') ~= ARGV[4] then return 0 end

@@ -19,6 +19,7 @@ from tally.scoreboard.model.accounts import (
 )
 from tally.scoreboard.model.scores import Score, ScoreEventPage
 from tally.scoreboard.repository.accounts import AccountRepository
+from tally.scoreboard.repository.cache import ResponseCache
 from tally.scoreboard.repository.events import EventRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.account_throttle import (
@@ -29,6 +30,7 @@ from tally.scoreboard.service.account_throttle import (
 from tally.scoreboard.service.boards import Boards
 from tally.scoreboard.service.leaderboard_writer import LeaderboardWriter
 from tally.scoreboard.service.passwords import ThreadedPasswordHasher
+from tally.scoreboard.service.redis_breaker import RedisBreaker
 from tally.scoreboard.service.sessions import (
     AuthenticatedPlayer,
     PlayerSessions,
@@ -58,6 +60,8 @@ class PlayerAccounts:
     passwords: ThreadedPasswordHasher
     throttle: AccountThrottle
     sessions: PlayerSessions
+    responses: ResponseCache
+    breaker: RedisBreaker
     writer: LeaderboardWriter
     boards: Boards
     clock: Clock
@@ -192,13 +196,18 @@ class PlayerAccounts:
         return await self.events.find_by_user(user_id, limit, after)
 
     async def delete(self, user_id: str) -> None:
-        """Delete the account, its scores and its sessions; its score events become anonymous."""
-        await self.sessions.revoke_all(user_id)
-        places = await self.boards.after_due_seasons(
+        """Delete the account, its scores and its sessions; its score events become anonymous.
+
+        The sessions end with the account, so that the request can be repeated if it fails.
+        """
+        deleted = await self.boards.after_due_seasons(
             partial(self.accounts.delete, user_id, self.clock.now())
         )
-        if places is None:
+        if deleted is None:
             raise NotFound("User does not exist", code="user_not_found")
+        await self.sessions.revoke_tokens(deleted.access_token_hashes)
+        # Without Redis, they expire an hour after their token.
+        await self.breaker.try_call(partial(self.responses.forget, deleted.action_token_hashes))
         await self.writer.remove_player(user_id)
-        await self.boards.remove(user_id, places, is_deleted=True)
+        await self.boards.remove(user_id, deleted.places, is_deleted=True)
         _log.info("Account deleted", action="account_deleted")

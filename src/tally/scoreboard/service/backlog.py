@@ -23,7 +23,7 @@ class Backlog:
         self._scores: dict[str, Score] = {}
         self._removed: dict[str, int] = {}
         self._revoked: dict[str, datetime] = {}
-        # Set when the queue overflowed and was dropped.
+        # Set when the queue overflowed and was dropped, and for a new season.
         self.needs_rebuild = False
 
     def has_pending_changes(self) -> bool:

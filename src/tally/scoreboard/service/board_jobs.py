@@ -1,6 +1,6 @@
 """Keeps named boards in Redis complete and correct, and drops those of old seasons."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tally.errors import Unavailable
@@ -24,11 +24,16 @@ def season_name(board: Board) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BoardMaintenance:
-    """The work of the jobs on named boards."""
+    """The work of the jobs on named boards.
+
+    Only `catch_up` builds copies. `names` are those that it may have built in its last run, maybe
+    after another process had closed the season and dropped the copy.
+    """
 
     seasons: BoardSeasons
     redis: InstrumentedRedis
     breaker: RedisBreaker
+    names: set[str] = field(default_factory=set)
 
     async def catch_up(self) -> None:
         """Close seasons that are over, write queued changes, and build missing copies."""
@@ -44,7 +49,7 @@ class BoardMaintenance:
     async def verify(self) -> None:
         """Compare every board in Redis with PostgreSQL, and repair differences."""
         for season in self.seasons.known():
-            await season.sync.verify()
+            await season.sync.repair_drift()
 
     async def _record_and_drop(self) -> None:
         """Record the seasons before they are built, and drop those that have closed."""
@@ -54,11 +59,13 @@ class BoardMaintenance:
             if names:
                 await client.sadd(CACHED_SEASONS, *sorted(names))
             recorded = await client.smembers(CACHED_SEASONS)
-        for name in sorted({text.decode() for text in recorded} - names):
+        for name in sorted(({text.decode() for text in recorded} | self.names) - names):
             if _is_old(name, known):
                 await LeaderboardCache(self.redis, name).drop()
                 async with self.redis.use("season_names") as client:
                     await client.srem(CACHED_SEASONS, name)
+        self.names.clear()
+        self.names.update(names)
 
 
 def _is_old(name: str, known: list[OpenSeason]) -> bool:

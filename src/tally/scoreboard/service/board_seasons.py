@@ -69,7 +69,8 @@ class BoardSeasons:
         board = await self.boards.create(board_id, rules, now, ends_at)
         if board is not None:
             _log.info("Board created", action="board_created", board=board_id)
-            return self.adopt(board).board, True
+            self._begin(board)
+            return board, True
         existing = (await self.current(board_id)).board
         if existing.rules != rules:
             raise BoardExists(f'A board "{board_id}" with other content exists', field="id")
@@ -115,7 +116,15 @@ class BoardSeasons:
             endedAt=resets[0],
             seasons=len(resets),
         )
+        self._begin(following)
         return following
+
+    def _begin(self, board: Board) -> None:
+        """Use a season that this process has begun, and build its copy in Redis.
+
+        There may be one already, of another installation or of before a backup was restored.
+        """
+        self.adopt(board).sync.backlog.needs_rebuild = True
 
     def adopt(self, board: Board) -> OpenSeason:
         """Use a board as it was read, unless a later season of it is known."""

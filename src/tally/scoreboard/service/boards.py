@@ -5,6 +5,7 @@ everywhere; this module converts them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -74,7 +75,14 @@ class Boards:
     async def find_page(self, limit: int, after: str = "") -> list[Board]:
         """Return boards by id with their open seasons, beginning after an id."""
         page = await self.repository.find_page(limit, after)
-        return [await self.find(board.board_id) for board in page]
+        return [await self._find_listed(board) for board in page]
+
+    async def _find_listed(self, board: Board) -> Board:
+        """Return a board as it is now, or as it was read if too many of its resets were missed."""
+        try:
+            return await self.find(board.board_id)
+        except SeasonDue:
+            return board
 
     async def require(self, board_ids: Sequence[str]) -> None:
         """Raise BoardNotFound unless all boards exist."""
@@ -152,9 +160,7 @@ class Boards:
         rank = None
         try:
             if season.board.season != change.season:
-                scores = BoardScoreRepository(self.database, change.board_id, change.season)
-                found = await scores.standing(user_id)
-                rank = None if found is None else found[0].rank
+                rank = await self._final_rank(change.board_id, change.season, user_id)
             else:
                 score = _changed_score(season.board, player, change)
                 # The process of the earlier request may have died before it wrote to Redis.
@@ -165,6 +171,20 @@ class Boards:
         except (NotFound, PlayerBanned):
             rank = None  # deleted or banned since
         return BoardResult(change.board_id, change.season, change.after, rank)
+
+    async def rank(self, board_id: str, number: int, user_id: str) -> int | None:
+        """Return a player's rank in a season, open or closed, or None."""
+        season = await self._current(board_id, number)
+        if season.board.season != number:
+            return await self._final_rank(board_id, number, user_id)
+        with suppress(NotFound, PlayerBanned):
+            return (await season.leaderboard.standing(user_id))[0].rank
+        return None
+
+    async def _final_rank(self, board_id: str, number: int, user_id: str) -> int | None:
+        scores = BoardScoreRepository(self.database, board_id, number)
+        found = await scores.standing(user_id)
+        return None if found is None else found[0].rank
 
     async def refresh(self, user_id: str) -> None:
         """Write a player's scores through to Redis, after a change of the player."""

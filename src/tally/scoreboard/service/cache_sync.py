@@ -83,16 +83,22 @@ class CacheSync:
 
     async def verify(self) -> None:
         """Repair drift, or build the leaderboard if Redis has none."""
+        if not await self.repair_drift():
+            await self._rebuild_unless_in_progress()
+
+    async def repair_drift(self) -> bool:
+        """Repair drift; return False if Redis has no complete leaderboard."""
         try:
             await self.check_drift(repair=True)
         except LeaderboardNotCached:
-            await self._rebuild_unless_in_progress()
+            return False
         except Unavailable as error:
             _log.warning(
                 "Leaderboard verification failed",
                 action="leaderboard_verification_failed",
                 error=error,
             )
+        return True
 
     async def _revoke_queued_tokens(self) -> None:
         now = self.clock.now()

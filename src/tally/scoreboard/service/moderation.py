@@ -1,11 +1,14 @@
 """Moderation: operators adjust scores and ban players; boards, Redis and streams follow."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from tally.errors import NotFound
 from tally.kit import logs
 from tally.kit.clock import Clock
-from tally.scoreboard.model.scores import Adjustment, Standing
+from tally.scoreboard.model.errors import PlayerBanned
+from tally.scoreboard.model.scores import Adjustment, AppliedAdjustment
 from tally.scoreboard.repository.moderation import ModerationRepository
 from tally.scoreboard.repository.scores import ScoreRepository
 from tally.scoreboard.service.boards import Boards
@@ -26,9 +29,12 @@ class Moderation:
     boards: Boards
     clock: Clock
 
-    async def adjust(self, adjustment: Adjustment) -> tuple[int, int, Standing]:
-        """Return the points added, the score after that, and the player's current standing."""
-        delta, after = await self.boards.after_due_seasons(
+    async def adjust(self, adjustment: Adjustment) -> tuple[AppliedAdjustment, int | None]:
+        """Return what was adjusted, and the player's current rank in the season of it.
+
+        There is no rank if the player was banned or deleted since.
+        """
+        applied = await self.boards.after_due_seasons(
             partial(self.players.adjust, adjustment, self.clock.now())
         )
         await self._write_through(adjustment.user_id)
@@ -36,15 +42,19 @@ class Moderation:
             "Score adjusted",
             action="score_adjusted",
             player=adjustment.user_id,
-            scoreDelta=delta,
-            newScore=after,
+            scoreDelta=applied.score_delta,
+            newScore=applied.score_after,
             board=adjustment.board,
         )
-        if adjustment.board is not None:
-            _, standing, _ = await self.boards.standing(adjustment.board, adjustment.user_id)
-        else:
-            standing, _ = await self.leaderboard.standing(adjustment.user_id)
-        return delta, after, standing
+        return applied, await self._rank(adjustment, applied)
+
+    async def _rank(self, adjustment: Adjustment, applied: AppliedAdjustment) -> int | None:
+        user_id = adjustment.user_id
+        if adjustment.board is not None and applied.season is not None:
+            return await self.boards.rank(adjustment.board, applied.season, user_id)
+        with suppress(NotFound, PlayerBanned):
+            return (await self.leaderboard.standing(user_id))[0].rank
+        return None
 
     async def ban(self, user_id: str) -> None:
         """Hide the player from every leaderboard; the score is kept."""

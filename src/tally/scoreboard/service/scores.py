@@ -86,7 +86,9 @@ class ScoreUpdates:
         )
         applied = await self.boards.after_due_seasons(partial(self.scores.apply, change))
         response = applied.response or await self._complete(token.user_id, applied)
-        await self._cache_response(token, response)
+        # The deletion of the account finds only the response of the token that was used first.
+        if applied.token_hash == token.token_hash:
+            await self._cache_response(token, response)
         return response, applied.is_replay
 
     async def _replay_or_raise(self, token: ActionToken, error: Invalid) -> bytes:

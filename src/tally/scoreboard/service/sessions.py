@@ -163,7 +163,7 @@ class PlayerSessions:
         if behind == 1 and is_in_grace:
             return await self._repeat(session, refresh_token)
         await self.sessions.revoke(session.session_id, session.user_id, self.clock.now())
-        await self.revoke_tokens((session,))
+        await self.revoke_tokens((session.token_hash,))
         _log.warning("Refresh token reused; session revoked", action="refresh_token_reused")
         raise _invalid_refresh_token()
 
@@ -197,7 +197,7 @@ class PlayerSessions:
         tokens = self._tokens(replace(session, refresh=refresh), next_token)
         if await self.sessions.renew(tokens.session, hash_token(refresh_token)) is None:
             return None
-        await self.revoke_tokens((session,))
+        await self.revoke_tokens((session.token_hash,))
         return tokens
 
     async def _repeat(self, session: PlayerSession, refresh_token: str) -> SessionTokens:
@@ -227,11 +227,12 @@ class PlayerSessions:
         revoked = await self.sessions.revoke(session_id, player.user_id, self.clock.now())
         if revoked is None:
             raise NotFound(f"Session {session_id} does not exist", code="session_not_found")
-        await self.revoke_tokens((revoked,))
+        await self.revoke_tokens((revoked.token_hash,))
 
     async def revoke_all(self, user_id: str) -> None:
         """Revoke all sessions of a player."""
-        await self.revoke_tokens(await self.sessions.revoke_all(user_id, self.clock.now()))
+        revoked = await self.sessions.revoke_all(user_id, self.clock.now())
+        await self.revoke_tokens([session.token_hash for session in revoked])
 
     async def change_password(self, change: PasswordChange) -> bool:
         """Replace the password hash and revoke the player's other sessions.
@@ -241,7 +242,7 @@ class PlayerSessions:
         revoked = await self.sessions.change_password(change, self.clock.now())
         if revoked is None:
             return False
-        await self.revoke_tokens(revoked)
+        await self.revoke_tokens([session.token_hash for session in revoked])
         return True
 
     async def reset_password(self, token_hash: str, new_hash: str) -> bool:
@@ -251,20 +252,20 @@ class PlayerSessions:
             return False
         user_id, revoked = used
         logs.bind(user_id=user_id)
-        await self.revoke_tokens(revoked)
+        await self.revoke_tokens([session.token_hash for session in revoked])
         return True
 
-    async def revoke_tokens(self, sessions: Sequence[PlayerSession]) -> None:
-        """Revoke the access tokens of sessions in Redis, or queue the revocations."""
+    async def revoke_tokens(self, token_hashes: Sequence[str]) -> None:
+        """Revoke access tokens in Redis, or queue the revocations."""
         now = self.clock.now()
         revoked = CachedSession(
             "", "", now + timedelta(seconds=self.access_seconds), is_revoked=True
         )
-        for session in sessions:
+        for token_hash in token_hashes:
             if not await self.breaker.try_call(
-                partial(self.cache.revoke, session.token_hash, revoked, now)
+                partial(self.cache.revoke, token_hash, revoked, now)
             ):
-                self.backlog.add_revoked_token(session.token_hash, revoked.expires_at)
+                self.backlog.add_revoked_token(token_hash, revoked.expires_at)
 
     def _tokens(self, session: PlayerSession, refresh_token: str) -> SessionTokens:
         """Return the tokens of a session: the same ones until it is renewed again."""

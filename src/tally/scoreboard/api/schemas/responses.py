@@ -198,13 +198,16 @@ class RebuildResponse(msgspec.Struct, frozen=True):
 
 
 class AdjustmentResponse(msgspec.Struct, frozen=True):
-    """The points added, the score after them, and the current rank."""
+    """The points added, the score after them, and the current rank in the season of both.
+
+    The rank is null if the player was banned or deleted since.
+    """
 
     user_id: str
     adjustment_id: str
     score_delta: int
     new_score: int
-    rank: int
+    rank: int | None
 
 
 class DriftResponse(msgspec.Struct, frozen=True):
