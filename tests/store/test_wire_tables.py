@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.store.served import call, served_store
-from tests.store.wire_requests import Body, index, table
+from tests.store.wire_requests import Body, definitions, index, table
 
 INVALID = "One or more parameter values were invalid: "
 ON_DEMAND = {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 4_000, "Status": "ACTIVE"}
@@ -110,3 +110,64 @@ def test_the_name_of_a_disabled_stream_remains_in_the_description(url: str) -> N
     assert "StreamSpecification" not in described
     assert change(url, "streamed", StreamSpecification=STREAM) == ""
     assert describe(url, "streamed")["LatestStreamLabel"] > enabled["LatestStreamLabel"]
+
+
+def test_the_limits_of_an_on_demand_table_are_positive_or_none(url: str) -> None:
+    create(url, "bounded")
+    for units in (0, -2):
+        assert change(url, "bounded", OnDemandThroughput={"MaxReadRequestUnits": units}) == (
+            f"{INVALID}Requested MaxReadRequestUnits for OnDemandThroughput for table is outside of"
+            " valid range"
+        )
+    assert change(url, "bounded", OnDemandThroughput={"MaxReadRequestUnits": -1}) == ""
+
+
+def test_an_index_that_is_deleted_is_described_once_more(url: str) -> None:
+    create(url, "deleting")
+    update = {"GlobalSecondaryIndexUpdates": [{"Delete": {"IndexName": "global"}}]}
+    _, response = call(url, "UpdateTable", {"TableName": "deleting", **update})
+    (described,) = response["TableDescription"]["GlobalSecondaryIndexes"]
+    assert (described["IndexName"], described["IndexStatus"]) == ("global", "DELETING")
+    assert "GlobalSecondaryIndexes" not in describe(url, "deleting")
+
+
+def test_a_local_index_cannot_be_deleted(url: str) -> None:
+    local = {"LocalSecondaryIndexes": [index("local", "pk", "h")]}
+    assert call(url, *table("with-local", "pk:S sk:S h:S", "pk", "sk", **local))[0] == 200
+    update = {"GlobalSecondaryIndexUpdates": [{"Delete": {"IndexName": "local"}}]}
+    status, response = call(url, "UpdateTable", {"TableName": "with-local", **update})
+    assert status == 400
+    assert response["__type"].endswith("#ResourceNotFoundException")
+    assert len(describe(url, "with-local")["LocalSecondaryIndexes"]) == 1
+
+
+def test_a_new_index_cannot_change_the_type_of_a_key(url: str) -> None:
+    create(url, "typed")
+    for types in ("pk:N x:S", "g:N x:S"):
+        created = {"GlobalSecondaryIndexUpdates": [{"Create": index("other", "x")}]}
+        message = change(url, "typed", AttributeDefinitions=definitions(types), **created)
+        assert message.startswith(f"{INVALID}The type of a key attribute cannot change: ")
+    assert len(describe(url, "typed")["GlobalSecondaryIndexes"]) == 1
+
+
+def violations(url: str, operation: str, body: Body) -> list[str]:
+    """Return where a request violates the model, in order."""
+    message = call(url, operation, body)[1]["message"]
+    return [part.split("'")[-2] for part in message.split(" failed to satisfy")[:-1]]
+
+
+def test_violations_are_reported_in_the_order_of_the_service(url: str) -> None:
+    created = {"TableName": "new", "ProvisionedThroughput": {}, "LocalSecondaryIndexes": [{}]}
+    assert violations(url, "CreateTable", {**created, "GlobalSecondaryIndexes": [{}]}) == [
+        *("provisionedThroughput.writeCapacityUnits", "provisionedThroughput.readCapacityUnits"),
+        *("keySchema", "attributeDefinitions"),
+        *(f"localSecondaryIndexes.1.member.{name}" for name in ("indexName", "keySchema")),
+        "localSecondaryIndexes.1.member.projection",
+        *(f"globalSecondaryIndexes.1.member.{name}" for name in ("indexName", "keySchema")),
+        "globalSecondaryIndexes.1.member.projection",
+    ]
+    assert violations(url, "GetItem", {}) == ["key", "tableName"]
+    listed = violations(url, "ListTables", {"Limit": 0, "ExclusiveStartTableName": "a;"})
+    assert listed == ["exclusiveStartTableName", "exclusiveStartTableName", "limit"]
+    missing = call(url, "UpdateTable", {})[1]["message"]
+    assert missing == "The parameter 'TableName' is required but was not present in the request"

@@ -1,8 +1,9 @@
 """The operations as data, their results, and the engine interface.
 
 An operation refers to its table by declaration, so every engine can validate it before sending or
-writing anything. Results carry the consumed capacity, as the service reports it or as DynamoDB's
-rules compute it.
+writing anything. With `is_parsed`, its expressions come from a request in DynamoDB's protocol: the
+parser has checked their limits, and those of the encoded form do not apply. Results carry the
+consumed capacity, as the service reports it or as DynamoDB's rules compute it.
 """
 
 from abc import abstractmethod
@@ -47,6 +48,7 @@ class Put(Struct, frozen=True, gc=False):
     item: Item
     condition: Condition | None = None
     returns: Returns = "NONE"
+    is_parsed: bool = False
 
 
 class Update(Struct, frozen=True):
@@ -57,6 +59,7 @@ class Update(Struct, frozen=True):
     actions: tuple[Action, ...]
     condition: Condition | None = None
     returns: Returns = "NONE"
+    is_parsed: bool = False
 
 
 class Delete(Struct, frozen=True):
@@ -66,6 +69,7 @@ class Delete(Struct, frozen=True):
     key: Key
     condition: Condition | None = None
     returns: Returns = "NONE"
+    is_parsed: bool = False
 
 
 class Check(Struct, frozen=True):
@@ -74,6 +78,7 @@ class Check(Struct, frozen=True):
     table: Table
     key: Key
     condition: Condition
+    is_parsed: bool = False
 
 
 class Query(Struct, frozen=True):
@@ -94,6 +99,7 @@ class Query(Struct, frozen=True):
     consistent: bool = False
     count_only: bool = False
     whole_items: bool = False
+    is_parsed: bool = False
 
 
 class ScanSegment(Struct, frozen=True):
@@ -119,6 +125,7 @@ class Scan(Struct, frozen=True):
     count_only: bool = False
     segment: ScanSegment | None = None
     whole_items: bool = False
+    is_parsed: bool = False
 
 
 class BatchGet(Struct, frozen=True):

@@ -114,12 +114,12 @@ def check_write(operation: Update | Delete | Check) -> None:
 def check_expressions(table: Table, write: Write) -> None:
     """Check everything but the key or the item: actions, condition, and what the write returns."""
     if isinstance(write, Check):
-        check_condition(write.condition)
+        check_condition(write.condition, is_parsed=write.is_parsed)
         return
     if isinstance(write, Update):
-        check_actions(table, write.actions)
+        check_actions(table, write.actions, is_parsed=write.is_parsed)
     if write.condition is not None:
-        check_condition(write.condition)
+        check_condition(write.condition, is_parsed=write.is_parsed)
     if write.returns != "NONE":
         allowed = _RETURNS if type(write) is Update else _RETURNS[:1]
         if write.returns not in allowed:
@@ -134,7 +134,7 @@ def check_query(operation: Query) -> KeyRange:
     partition, sort = (index or operation.table).partition, (index or operation.table).sort
     key_range = _key_range(operation.where, partition, sort)
     if operation.filter is not None:
-        check_condition(operation.filter)
+        check_condition(operation.filter, is_parsed=operation.is_parsed)
         taken = attribute_names(operation.filter) & {
             part.name for part in (partition, sort) if part
         }
@@ -152,7 +152,7 @@ def check_scan(operation: Scan) -> None:
     """Require an existing index and a valid page key."""
     index = _index(operation)
     if operation.filter is not None:
-        check_condition(operation.filter)
+        check_condition(operation.filter, is_parsed=operation.is_parsed)
     _check_page(operation, index)
     if operation.segment is not None:
         _check_segment(operation.segment)

@@ -33,6 +33,7 @@ from tally.store.expressions import (
     Sum,
     TypeIs,
 )
+from tally.store.path_overlaps import find_overlap
 from tally.store.schema import Table
 from tally.store.values import measure_value, type_of
 
@@ -46,8 +47,8 @@ _SETS = ("SS", "NS", "BS")
 _TYPES = ("S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS)
 
 
-def check_condition(condition: Condition) -> None:
-    """Reject a tree with invalid operands or too many operators."""
+def check_condition(condition: Condition, *, is_parsed: bool = False) -> None:
+    """Reject a tree with invalid operands or, unless its parser has, too many operators."""
     if not isinstance(condition, Condition):
         raise InvalidExpression(
             f"{condition!r} is not a condition; use F(…), exists(…) or not_exists(…)"
@@ -61,12 +62,12 @@ def check_condition(condition: Condition) -> None:
         return
     parts = size = 0
     for count, node in enumerate(nodes(condition), 1):
-        if count > MAX_OPERATORS:
+        if count > MAX_OPERATORS and not is_parsed:
             raise InvalidExpression(f"an expression may have at most {MAX_OPERATORS} operators")
         parts += 1 + len(_operands(node))
         size += _check_node(node)
     _check_values_size(size)
-    if parts > _ALWAYS_SHORT_PARTS:
+    if parts > _ALWAYS_SHORT_PARTS and not is_parsed:
         _check_length(Placeholders().condition(condition))
 
 
@@ -101,7 +102,7 @@ def check_projection(paths: Sequence[Path]) -> None:
         _check_overlap(paths)
 
 
-def check_actions(table: Table, actions: Iterable[Action]) -> None:
+def check_actions(table: Table, actions: Iterable[Action], *, is_parsed: bool = False) -> None:
     """Reject an update of the key, overlapping paths, and invalid operands."""
     actions = tuple(actions)
     for action in actions:
@@ -116,7 +117,7 @@ def check_actions(table: Table, actions: Iterable[Action]) -> None:
         _check_action(action)
     if len(actions) > 1:
         _check_overlap([action.path for action in actions])
-    if len(actions) > _ALWAYS_SHORT_PARTS // 8:
+    if len(actions) > _ALWAYS_SHORT_PARTS // 8 and not is_parsed:
         _check_length(Placeholders().update(actions))
 
 
@@ -282,18 +283,10 @@ def _literal_type(literal: Literal, where: str) -> str:
 
 def _check_overlap(paths: Sequence[Path]) -> None:
     """Reject paths that contain each other, or that use one value as a map and as a list."""
-    ordered = [path.parts for path in paths]
-    for position, left in enumerate(ordered):
-        for right in ordered[position + 1 :]:
-            shared = 0
-            for one, other in zip(left, right, strict=False):
-                if one != other:
-                    break
-                shared += 1
-            if shared in (len(left), len(right)):
-                raise InvalidExpression(f"the paths {Path(left)} and {Path(right)} overlap")
-            if shared and isinstance(left[shared], int) != isinstance(right[shared], int):
-                raise InvalidExpression(
-                    f"the paths {Path(left)} and {Path(right)} use the same value as a map and as"
-                    " a list"
-                )
+    overlap = find_overlap(paths)
+    if overlap is None:
+        return
+    both = f"the paths {overlap.first} and {overlap.second}"
+    if overlap.is_containment:
+        raise InvalidExpression(f"{both} overlap")
+    raise InvalidExpression(f"{both} use the same value as a map and as a list")

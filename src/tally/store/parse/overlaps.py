@@ -4,33 +4,18 @@ from collections.abc import Sequence
 
 from tally.store.expressions import Path
 from tally.store.parse.tokens import ExpressionError
+from tally.store.path_overlaps import find_overlap
 
 
 def check_paths(paths: Sequence[Path]) -> None:
     """Reject paths that overlap, or that use one value as a map and as a list."""
-    if len(paths) < 2:
-        return
-    for position, second in enumerate(paths):
-        for first in paths[:position]:
-            relation = _relation(first.parts, second.parts)
-            if relation is not None:
-                raise ExpressionError(
-                    f"Two document paths {relation} with each other; must remove or rewrite one of"
-                    f" these paths; path one: {show_path(first)}, path two: {show_path(second)}"
-                )
-
-
-def _relation(first: tuple[str | int, ...], second: tuple[str | int, ...]) -> str | None:
-    shared = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        shared += 1
-    if shared in (len(first), len(second)):
-        return "overlap"
-    if shared and isinstance(first[shared], int) != isinstance(second[shared], int):
-        return "conflict"
-    return None
+    overlap = find_overlap(paths)
+    if overlap is not None:
+        relation = "overlap" if overlap.is_containment else "conflict"
+        raise ExpressionError(
+            f"Two document paths {relation} with each other; must remove or rewrite one of these"
+            f" paths; path one: {show_path(overlap.first)}, path two: {show_path(overlap.second)}"
+        )
 
 
 def show_path(path: Path) -> str:

@@ -125,11 +125,11 @@ class ControlPlane:
             await self._alter(table, changed)
         building = await self._engine.building_indexes(table.name)
         current = await self._engine.describe_table(table.name)
-        return {
-            "TableDescription": table_description(
-                current, metadata, status="UPDATING", building=building
-            )
-        }
+        deleted = [index for index in table.by_name.values() if index.name not in current.by_name]
+        described = table_description(
+            current, metadata, status="UPDATING", building=building, deleted=deleted
+        )
+        return {"TableDescription": described}
 
     async def update_time_to_live(self, body: Body) -> dict[str, Any]:
         table = await self._find(body["TableName"])

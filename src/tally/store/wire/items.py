@@ -56,7 +56,8 @@ async def put_item(engine: Engine, body: Body) -> dict[str, Any]:
     condition = read_condition(body, read_substitutions(body, _CONDITION), _CONDITION)
     table = await find_table(engine, body["TableName"])
     item = read_checked_item(table, body["Item"])
-    result = await write(body, engine.put(Put(table, item, condition, returns)))
+    operation = Put(table, item, condition, returns, is_parsed=True)
+    result = await write(body, engine.put(operation))
     return _written(body, table, item, result)
 
 
@@ -70,7 +71,9 @@ async def update_item(engine: Engine, body: Body) -> dict[str, Any]:
     actions = (*actions, *legacy_actions(body))
     check_targets(table, actions)
     returns = cast("Returns", body.get("ReturnValues", "NONE"))
-    result = await write(body, engine.update(Update(table, key, actions, condition, returns)))
+    result = await write(
+        body, engine.update(Update(table, key, actions, condition, returns, is_parsed=True))
+    )
     return _written(body, table, key, result)
 
 
@@ -84,7 +87,9 @@ async def delete_item(engine: Engine, body: Body) -> dict[str, Any]:
     condition = read_condition(body, read_substitutions(body, _CONDITION), _CONDITION)
     table = await find_table(engine, body["TableName"])
     key = read_primary_key(table, body["Key"])
-    result = await write(body, engine.delete(Delete(table, key, condition, returns)))
+    result = await write(
+        body, engine.delete(Delete(table, key, condition, returns, is_parsed=True))
+    )
     return _written(body, table, key, result)
 
 

@@ -1,7 +1,6 @@
 """The parameters from before expressions: conditions, updates and projections as data."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from typing import Any, Final
 
 from tally.store.expressions import (
@@ -53,9 +52,11 @@ _VALUE_COUNTS: Final[dict[str, int | None]] = {
 def legacy_projection(body: Body) -> tuple[Path, ...]:
     """Read `AttributesToGet`."""
     names = body.get("AttributesToGet") or ()
-    if len(set(names)) < len(names):
-        repeated = next(name for at, name in enumerate(names) if name in names[:at])
-        raise _parameter(f"Duplicate value in attribute name: {repeated}")
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise _parameter(f"Duplicate value in attribute name: {name}")
+        known.add(name)
     return tuple(make_path(name) for name in names)
 
 
@@ -91,7 +92,15 @@ def _joined(body: Body, tests: Sequence[Condition]) -> Condition:
             "ConditionalOperator can only be used when Filter or Expected has two or more elements"
         )
     kind = Or if body.get("ConditionalOperator") == "OR" else And
-    return reduce(kind, tests)
+    return _balanced(kind, tests)
+
+
+def _balanced(kind: type[And | Or], tests: Sequence[Condition]) -> Condition:
+    """Join conditions, of which there may be thousands, without nesting them deeply."""
+    if len(tests) == 1:
+        return tests[0]
+    middle = len(tests) // 2
+    return kind(_balanced(kind, tests[:middle]), _balanced(kind, tests[middle:]))
 
 
 def _expectation(name: str, condition: Body) -> Condition:

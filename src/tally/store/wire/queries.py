@@ -54,6 +54,7 @@ async def query(engine: Engine, body: Body) -> dict[str, Any]:
         consistent=bool(body.get("ConsistentRead")),
         count_only=body.get("Select") == "COUNT",
         whole_items=_selects_whole_items(body, index),
+        is_parsed=True,
     )
     _check_index_projection(table, index, operation)
     try:
@@ -86,6 +87,7 @@ async def scan(engine: Engine, body: Body) -> dict[str, Any]:
         count_only=body.get("Select") == "COUNT",
         segment=segment,
         whole_items=_selects_whole_items(body, index),
+        is_parsed=True,
     )
     _check_index_projection(table, index, operation)
     try:

@@ -25,6 +25,7 @@ _TABLE: Final = "TableName"
 _MEMBER_ORDER: Final = (
     *(_TABLE, "Key", "Item", "Limit", "Segment", "TotalSegments"),
     *("ReturnConsumedCapacity", "ReturnValues", "ReturnItemCollectionMetrics"),
+    *("WriteCapacityUnits", "ReadCapacityUnits"),
 )
 # The model no longer requires these, because other ways to create a table exist.
 _REQUIRED: Final = {
@@ -34,10 +35,20 @@ _REQUIRED: Final = {
 # What stands for a required member: an index may change the throughput of either billing mode.
 _ALTERNATIVES: Final = {"ProvisionedThroughput": ("OnDemandThroughput", "WarmThroughput")}
 _MAX_LENGTHS: Final = {"KeySchema": 2}  # the model has the limit of indexes with long keys
-_NAMED_TABLE: Final = ("CreateTable", "DeleteTable", "DescribeTable", "DescribeTimeToLive")
+_NAMED_TABLE: Final = frozenset(
+    {"CreateTable", "DeleteTable", "DescribeTable", "DescribeTimeToLive", "UpdateTable"}
+)
 _MIN_NAME, _MAX_NAME = 3, 255
-# UpdateItem checks ReturnValues first, and reports one violation.
-_UPDATE_ORDER: Final = (_TABLE, "Key", "ReturnValues", *_MEMBER_ORDER[3:])
+# Where the service reports the violations in another order.
+_MEMBER_ORDERS: Final = {
+    "UpdateItemInput": (_TABLE, "Key", "ReturnValues", *_MEMBER_ORDER[3:]),
+    "GetItemInput": ("Key", *_MEMBER_ORDER),
+    "ListTablesInput": ("ExclusiveStartTableName", "Limit"),
+    "CreateTableInput": (
+        *(_TABLE, "ProvisionedThroughput", "KeySchema", "AttributeDefinitions"),
+        *("LocalSecondaryIndexes", "GlobalSecondaryIndexes"),
+    ),
+}
 _PACKAGE: Final = "com.amazonaws.dynamodb.v20120810"
 # The service lists the values in another order than the model.
 _VALUE_ORDER: Final = {
@@ -104,13 +115,13 @@ class RequestModel:
             return self._map(name, shape)
         if shape["type"] == "list":
             return self._list(name, shape)
-        if name in ("TableArn", "TableName"):
+        if name == "TableArn":
             return _check_table_name
         return _scalar(name, shape)
 
     def _structure(self, name: str, shape: Any) -> Check:
         required = frozenset((*shape.get("required", ()), *_REQUIRED.get(name, ())))
-        order = _UPDATE_ORDER if name == "UpdateItemInput" else _MEMBER_ORDER
+        order = _MEMBER_ORDERS.get(name, _MEMBER_ORDER)
         ordered = sorted(
             shape["members"],
             key=lambda member: (order.index(member) if member in order else len(order), member),
@@ -284,12 +295,12 @@ def _scalar(name: str, shape: Any) -> Check:
 
     def check(value: Any, path: str, problems: list[str]) -> None:
         text = require_string(value)
-        limit = _length_rule(shape, len(text))
-        if limit is not None:
-            problems.append(_violation(text, path, limit))
         if pattern is not None and not pattern.fullmatch(text):
             rule = f"Member must satisfy regular expression pattern: {shape['pattern']}"
             problems.append(_violation(text, path, rule))
+        limit = _length_rule(shape, len(text))
+        if limit is not None:
+            problems.append(_violation(text, path, limit))
 
     return check
 

@@ -1,6 +1,6 @@
 """Describes tables as the control plane's responses do."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tally.store.schema import Index, Table, index_key
@@ -14,9 +14,13 @@ def table_description(
     *,
     status: str = "ACTIVE",
     building: Collection[str] = (),
+    deleted: Sequence[Index] = (),
     counts: tuple[int, int] = (0, 0),
 ) -> dict[str, Any]:
-    """Return a TableDescription; `counts` are the number of items and their bytes."""
+    """Return a TableDescription; `counts` are the number of items and their bytes.
+
+    `deleted` are the global indexes that this request removes.
+    """
     units = (metadata.read_units, metadata.write_units)
     described: dict[str, Any] = {
         "TableName": table.name,
@@ -35,9 +39,10 @@ def table_description(
     global_ = [index for index in table.by_name.values() if not index.local]
     if local:
         described["LocalSecondaryIndexes"] = [_index(table, index) for index in local]
-    if global_:
+    if global_ or deleted:
         described["GlobalSecondaryIndexes"] = [
-            _global_index(table, index, metadata, status, building) for index in global_
+            *(_global_index(table, index, metadata, status, building) for index in global_),
+            *({**_index(table, index), "IndexStatus": "DELETING"} for index in deleted),
         ]
     return described | _stream(table, metadata)
 

@@ -72,6 +72,13 @@ def _apply_throughput(
     limits = body.get("OnDemandThroughput")
     if limits is not None:
         names = ("MaxReadRequestUnits", "MaxWriteRequestUnits")
+        for name in names:
+            units = limits.get(name)
+            if units is not None and units < 1 and units != _NO_LIMIT:
+                raise invalid(
+                    f"One or more parameter values were invalid: Requested {name} for"
+                    f" OnDemandThroughput for {what} is outside of valid range"
+                )
         current = options.get("OnDemandThroughput") or dict.fromkeys(names, _NO_LIMIT)
         options["OnDemandThroughput"] = {name: limits.get(name) or current[name] for name in names}
 

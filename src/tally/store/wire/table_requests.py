@@ -11,6 +11,7 @@ from tally.store.schema import (
     LocalIndex,
     Projection,
     Table,
+    index_key,
 )
 from tally.store.wire.service_errors import ServiceError, invalid
 from tally.store.wire.table_names import INVALID_NAME, table_name
@@ -134,9 +135,17 @@ def _read_types(definitions: Sequence[Body]) -> dict[str, Any]:
     return types
 
 
-def attribute_types(body: Body) -> dict[str, Any]:
+def attribute_types(body: Body, table: Table) -> dict[str, Any]:
     """Return the types that an update of a table may use in the keys of indexes."""
-    return _read_types(body.get("AttributeDefinitions") or ())
+    types = _read_types(body.get("AttributeDefinitions") or ())
+    parts = [*table.key, *(part for index in table.by_name.values() for part in index_key(index))]
+    for part in parts:
+        if types.get(part.name, part.type) != part.type:
+            raise _parameter(
+                f"The type of a key attribute cannot change: {part.name}, from {part.type} to"
+                f" {types[part.name]}"
+            )
+    return types
 
 
 def _check_index_counts(body: Body) -> None:

@@ -148,12 +148,13 @@ def changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetad
                 raise _parameter(f"Index already exists: {name}")
             apply_index_units(entry, metadata, billing_mode(metadata))
             apply_index_options(entry, metadata)
-            index = read_index(entry, attribute_types(body))
-            return replace(table, indexes=(*table.by_name.values(), index))
+            created = read_index(entry, attribute_types(body, table))
+            return replace(table, indexes=(*table.by_name.values(), created))
         throughput = entry.get("ProvisionedThroughput")
         if throughput is not None and billing_mode(metadata) == "PAY_PER_REQUEST":
             raise invalid(_BLOCKED)
-        if name not in table.by_name:
+        index = table.by_name.get(name)
+        if index is None or index.local:
             raise dynamodb_error("ResourceNotFoundException", "Requested resource not found")
         if action == "Update":
             if throughput is not None:
@@ -164,8 +165,7 @@ def changed_indexes(body: Body, table: Table, update: Body, metadata: TableMetad
             return table
         metadata.index_units.pop(name, None)
         metadata.settings.get(INDEX_OPTIONS, {}).pop(name, None)
-        others = [index for index in table.by_name.values() if index.name != name]
-        return replace(table, indexes=tuple(others))
+        return replace(table, indexes=tuple(i for i in table.by_name.values() if i.name != name))
     raise _parameter(
         "One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create,"
         " GlobalSecondaryIndexUpdate.Delete must not be null"

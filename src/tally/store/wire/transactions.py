@@ -117,16 +117,16 @@ async def _read_write(engine: Engine, name: str, request: Body) -> Write:
     condition = read_condition(request, substitutions, parameters)
     table = await find_table(engine, request["TableName"])
     if name == "Put":
-        return Put(table, read_checked_item(table, request["Item"]), condition)
+        return Put(table, read_checked_item(table, request["Item"]), condition, is_parsed=True)
     key = read_primary_key(table, request["Key"])
     if name == "Delete":
-        return Delete(table, key, condition)
+        return Delete(table, key, condition, is_parsed=True)
     if name == "Update":
         check_targets(table, actions)
-        return Update(table, key, actions, condition)
+        return Update(table, key, actions, condition, is_parsed=True)
     if condition is None:
         raise invalid("The ConditionExpression parameter is required for a ConditionCheck")
-    return Check(table, key, condition)
+    return Check(table, key, condition, is_parsed=True)
 
 
 def check_distinct_targets(contents: Iterable[tuple[Table, Body]]) -> None:

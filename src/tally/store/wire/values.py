@@ -122,11 +122,11 @@ def _number(content: Any, _depth: int = 0) -> int | Decimal:
         raise invalid("The parameter cannot be converted to a numeric value")
     if len(text) > _MAX_NUMBER_CHARACTERS or not _NUMBER.fullmatch(text):
         raise invalid(f"The parameter cannot be converted to a numeric value: {text[:64]}")
-    digits = re.split("[eE]", text, maxsplit=1)[0].lstrip("+-").replace(".", "").strip("0")
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = mantissa.lstrip("+-").replace(".", "").strip("0")
     if not digits:
         return 0
-    number = Decimal(text)
-    high = number.adjusted()
+    high = Decimal(mantissa).adjusted() + int(exponent or 0)  # Decimal limits exponents, too
     if high > _MAX_EXPONENT:
         raise invalid(
             "Number overflow. Attempting to store a number with magnitude larger than supported"
@@ -139,12 +139,15 @@ def _number(content: Any, _depth: int = 0) -> int | Decimal:
         )
     if len(digits) > MAX_DIGITS:
         raise invalid("Attempting to store more than 38 significant digits in a Number")
+    number = Decimal(text)
     return int(number) if number == number.to_integral_value() else number
 
 
 def _binary(content: Any, _depth: int = 0) -> bytes:
     text = require_string(content)
     try:
+        if len(text) % 4:  # the decoder ignores a surplus of padding
+            raise binascii.Error
         return binascii.a2b_base64(text, strict_mode=bool(text))
     except (ValueError, binascii.Error):
         raise not_serializable("Base64 encoded value is not valid") from None
@@ -155,7 +158,7 @@ def _boolean(content: Any, _depth: int) -> bool:
 
 
 def _null(content: Any, _depth: int) -> None:
-    if content is not True:
+    if not require_boolean(content):
         raise _parameter("Null attribute value types must have the value of true")
 
 

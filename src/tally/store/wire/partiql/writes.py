@@ -33,10 +33,12 @@ async def plan_write(engine: Engine, statement: WriteStatement) -> Write:
     condition = reduce(And, others, exists)
     if isinstance(statement, UpdateStatement):
         check_targets(table, statement.actions)
-        return Update(table, key, statement.actions, condition, statement.returns)
+        return Update(table, key, statement.actions, condition, statement.returns, is_parsed=True)
     if isinstance(statement, DeleteStatement):
-        return Delete(table, key, Or(absent, condition) if others else None, statement.returns)
-    return Check(table, key, condition)
+        return Delete(
+            table, key, Or(absent, condition) if others else None, statement.returns, True
+        )
+    return Check(table, key, condition, is_parsed=True)
 
 
 async def plan_get(
