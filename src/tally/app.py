@@ -38,6 +38,7 @@ from tally.instance.maintenance import SCRUB_SCHEDULE, SWEEP_SCHEDULE, StoreMain
 from tally.instance.operators import open_operators
 from tally.instance.readiness import store_probe
 from tally.instance.repository import REPOSITORIES as INSTANCE_REPOSITORIES
+from tally.instance.repository.write_fences import WriteFenceRepository
 from tally.instance.shard_pages import open_page_exchange
 from tally.instance.streams import STREAMS_SCHEDULE, open_streams
 from tally.instance.webhooks.sources import WebhookSource
@@ -61,6 +62,7 @@ from tally.store import dynamodb
 from tally.store.api import Engine
 from tally.store.catalogue import Catalogue
 from tally.store.collector import PatternCollector
+from tally.store.dynamodb.write_gate import WriteGate
 from tally.store.report import PatternList, PatternRow, pattern_rows
 from tally.store.schema import Table
 from tally.store.sqlite import open_sqlite
@@ -215,7 +217,7 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
             redis_url, exchange = settings.scoreboard_redis_url, None
             if redis_url is not None:
                 exchange = await stack.enter_async_context(open_page_exchange(redis_url.reveal()))
-            yield await stack.enter_async_context(
+            engine = await stack.enter_async_context(
                 dynamodb.open_dynamodb(
                     endpoint=settings.dynamodb_endpoint,
                     region=settings.dynamodb_region,
@@ -223,6 +225,10 @@ async def open_engine(settings: Settings, clock: Clock) -> AsyncIterator[Engine]
                     exchange=exchange,
                 )
             )
+            fences = WriteFenceRepository(Store(engine, clock))
+            # Leases last as long as in other processes, whatever the clock of the instance.
+            engine.gate_writes(WriteGate(fences.reason, SystemClock()))
+            yield engine
         return
     rate = settings.store_writer_process_rate or None
     async with open_sqlite(

@@ -55,6 +55,11 @@ COMMANDS: Final = (
         "Check the embedded database, and repair what only an operator may decide.",
     ),
     LazyCommand(
+        "move",
+        "tally.cli.move:move_commands",
+        "Move the tables between the embedded store and DynamoDB while servers run.",
+    ),
+    LazyCommand(
         "dynamodb",
         "tally.cli.dynamodb:serve_dynamodb",
         "Serve an embedded store over DynamoDB's protocol.",

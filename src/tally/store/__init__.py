@@ -98,6 +98,7 @@ from tally.store.errors import (
     TooManyItems,
     TransactionCancelled,
     UnknownIndex,
+    WritesPaused,
 )
 from tally.store.expressions import Action, Condition, F, exists, list_append, not_exists
 from tally.store.meters import Meters
@@ -214,6 +215,7 @@ __all__ = [
     "UnknownIndex",
     "Update",
     "UpdateItem",
+    "WritesPaused",
     "access",
     "check_repositories",
     "create_tables",

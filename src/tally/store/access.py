@@ -32,6 +32,7 @@ from tally.store.errors import (
     StreamNotFound,
     TableNotFound,
     UnknownIndex,
+    WritesPaused,
 )
 from tally.store.meters import Meters, PatternMeter
 from tally.store.pattern_operations import (
@@ -84,6 +85,7 @@ _log = logging.getLogger(__name__)
 # A pattern names a table, an index or a stream of Tally: if one is missing, the installation or the
 # upgrade is not complete yet.
 UNAVAILABLE: Final = (StoreUnavailable, TableNotFound, UnknownIndex, StreamNotFound)
+PAUSE_RETRY_SECONDS: Final = 5  # until the servers of the other store have started
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -239,6 +241,12 @@ def to_unavailable(error: StoreError) -> Unavailable:
     """Convert a store error for clients; the details go to the log only."""
     if isinstance(error, StorageDamaged):  # logged once, by the damage monitor
         return damage_unavailable()
+    if isinstance(error, WritesPaused):  # on purpose, and for every write
+        return Unavailable(
+            "The store does not accept writes while its data moves",
+            code="store_moving",
+            retry_after=PAUSE_RETRY_SECONDS,
+        )
     _log.warning(
         "Store unavailable", extra={"fields": {"action": "store_unavailable", "error": error}}
     )

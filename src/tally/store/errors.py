@@ -180,5 +180,9 @@ class StorageDamaged(StorageUnwritable):
     """
 
 
+class WritesPaused(StoreUnavailable):
+    """The store does not accept writes, because its data moves or has moved to another one."""
+
+
 class IndexBackfilling(StoreUnavailable):
     """The index is new and does not contain all items yet; a later request may succeed."""

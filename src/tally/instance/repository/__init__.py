@@ -11,6 +11,7 @@ from tally.instance.repository.probes import ProbeRepository
 from tally.instance.repository.streams import StreamRepository
 from tally.instance.repository.webhook_deliveries import DeliveryRepository
 from tally.instance.repository.webhooks import WebhookRepository
+from tally.instance.repository.write_fences import WriteFenceRepository
 
 REPOSITORIES: Final[tuple[type, ...]] = (
     OperatorRepository,
@@ -22,4 +23,5 @@ REPOSITORIES: Final[tuple[type, ...]] = (
     WebhookRepository,
     DeliveryRepository,
     JobPauseRepository,
+    WriteFenceRepository,
 )

@@ -47,6 +47,7 @@ from tally.store.dynamodb.shared_pages import PageExchange
 from tally.store.dynamodb.stream_reader import StreamReader
 from tally.store.dynamodb.stream_requests import StreamRequests, StreamsClient, StreamsOpener
 from tally.store.dynamodb.tables import TableManager
+from tally.store.dynamodb.write_gate import WriteGate
 from tally.store.errors import StoreError
 from tally.store.schema import Table
 
@@ -139,9 +140,14 @@ class DynamoDBEngine:
         self._prefix = table_prefix
         self._sender = RequestSender(retry_policy)
         self._tables = TableManager(client, table_prefix, self._sender)
+        self._gate: WriteGate | None = None
         self._streams = StreamReader(
             StreamRequests(streams, self._sender, self._tables.describe_raw, exchange)
         )
+
+    def gate_writes(self, gate: WriteGate) -> None:
+        """Let writes of items pass this gate from now on."""
+        self._gate = gate
 
     async def get(self, operation: Get) -> GetResult:
         validate.check_get(operation)
@@ -291,6 +297,8 @@ class DynamoDBEngine:
 
     async def close(self) -> None:
         """Reject new requests, complete pending ones and close the connections."""
+        if self._gate is not None:
+            await self._gate.close()
         await self._sender.close()
         await self._client.close()
 
@@ -306,4 +314,7 @@ class DynamoDBEngine:
     ) -> ResponseT:
         table = getattr(operation, "table", None)
         context = operation_name(operation) + (f" on {self._name(table)}" if table else "")
-        return await self._sender.send(kind, context, method, request)
+        send = partial(self._sender.send, kind, context, method, request)
+        if kind is RequestKind.READ or self._gate is None:
+            return await send()
+        return await self._gate.run(send)

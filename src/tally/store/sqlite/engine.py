@@ -92,6 +92,7 @@ async def open_sqlite(
     *,
     writer_process_rate: int | None = None,
     stream_retention: float = DEFAULT_RETENTION_SECONDS,
+    passes_fence: bool = False,
 ) -> AsyncIterator["SqliteEngine"]:
     """Open the engine on a data directory; on exit it completes all submitted writes.
 
@@ -100,9 +101,10 @@ async def open_sqlite(
 
     `clock` returns the time in epoch seconds. Above `writer_process_rate` bulk transactions per
     second, a separate process writes them; None disables it. Changes of streams are kept for
-    `stream_retention` seconds.
+    `stream_retention` seconds. With `passes_fence` it writes while others must not.
     """
-    engine = SqliteEngine(Path(directory), clock, writer_process_rate, stream_retention)
+    rate = writer_process_rate
+    engine = SqliteEngine(Path(directory), clock, rate, stream_retention, passes_fence=passes_fence)
     try:
         yield engine
     finally:
@@ -120,6 +122,8 @@ class SqliteEngine:
         clock: Callable[[], float] = time.time,
         writer_process_rate: int | None = None,
         stream_retention: float = DEFAULT_RETENTION_SECONDS,
+        *,
+        passes_fence: bool = False,
     ) -> None:
         self._clock = clock
         self._stream_retention = stream_retention
@@ -139,7 +143,9 @@ class SqliteEngine:
             self._is_open = True
             self._streams = ChangeStreams(self._read_connection, self._current_layout)
             # Used by the writer thread only.
-            self._writer_registry = TableRegistry(self._connection, layouts)
+            self._writer_registry = TableRegistry(
+                self._connection, layouts, passes_fence=passes_fence
+            )
             self._writer = WriterThread(
                 self.path,
                 asyncio.get_running_loop(),
@@ -302,6 +308,14 @@ class SqliteEngine:
     async def write_state(self, name: str, value: str) -> None:
         """Store a fact about the database."""
         await self._writer.submit(lambda connection: write_state(connection, name, value))
+
+    async def set_fence(self, reason: str | None) -> None:
+        """Reject the writes of all processes with WritesPaused, or accept them again."""
+        await self._change_schema(partial(self._writer_registry.set_fence, reason=reason))
+
+    async def set_recording(self, *, is_on: bool) -> None:
+        """Keep streams that the tables' declarations lack, also when a server starts."""
+        await self._change_schema(partial(self._writer_registry.set_recording, is_on=is_on))
 
     async def scrub(self, max_pages: int | None) -> bool:
         """Verify the checksums of the next pages, or of all; return whether a pass is complete.
@@ -475,4 +489,4 @@ class SqliteEngine:
         return [try_transact(connection, prepared, now) for prepared in current]
 
     def _writer_layout(self, table: Table) -> Layout:
-        return self._writer_registry.layout(table.name)
+        return self._writer_registry.writable(table.name)

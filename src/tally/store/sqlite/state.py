@@ -6,6 +6,9 @@ from typing import Any, Final
 import apsw
 
 STORE_ID: Final = "id"
+# Set while `tally move` uses the database: see `set_fence` and `set_recording` of the registry.
+FENCE: Final = "write fence"
+RECORDING: Final = "recording of all tables"
 _INCARNATION: Final = "incarnation "
 _CREATE_STATE = (
     "CREATE TABLE IF NOT EXISTS store_state (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
@@ -27,6 +30,12 @@ def write_state(connection: apsw.Connection, name: str, value: str) -> None:
     """Write a value inside the caller's transaction."""
     connection.execute(_CREATE_STATE)
     connection.execute("INSERT OR REPLACE INTO store_state VALUES (?, ?)", (name, value))
+
+
+def delete_state(connection: apsw.Connection, name: str) -> None:
+    """Delete a value inside the caller's transaction."""
+    connection.execute(_CREATE_STATE)
+    connection.execute("DELETE FROM store_state WHERE name = ?", (name,))
 
 
 def renew_incarnation(connection: apsw.Connection, last: int) -> None:

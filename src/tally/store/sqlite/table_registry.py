@@ -21,6 +21,7 @@ from tally.store.errors import (
     TableDiffers,
     TableExists,
     TableNotFound,
+    WritesPaused,
 )
 from tally.store.schema import Table, index_key
 from tally.store.sqlite.backfill import backfill_slice, begin_backfill, drop_entries
@@ -44,6 +45,7 @@ from tally.store.sqlite.layout import (
     rows_name,
 )
 from tally.store.sqlite.shapes import Shapes
+from tally.store.sqlite.state import FENCE, RECORDING, delete_state, read_state, write_state
 
 _EXPIRY_ROWS = 1_000
 
@@ -90,8 +92,13 @@ class TableRegistry:
     different snapshots.
     """
 
-    def __init__(self, connection: apsw.Connection, cache: LayoutCache) -> None:
+    def __init__(
+        self, connection: apsw.Connection, cache: LayoutCache, *, passes_fence: bool = False
+    ) -> None:
         self._cache = cache
+        self._passes_fence = passes_fence
+        self._fence: str | None = None
+        self._is_recording = False
         self._layouts: Mapping[str, Layout] = {}
         self._generation = -1
         self.refresh(connection)
@@ -104,6 +111,8 @@ class TableRegistry:
                 rows: list[Any] = connection.execute("SELECT declaration FROM tables").fetchall()
                 layouts = [self._cache.layout(declaration) for (declaration,) in rows]
                 self._layouts = {layout.table.name: layout for layout in layouts}
+                self._fence = read_state(connection, FENCE)
+                self._is_recording = read_state(connection, RECORDING) is not None
                 self._generation = generation
         except apsw.Error as error:
             raise to_store_error(error, connection.filename) from error
@@ -126,6 +135,31 @@ class TableRegistry:
         if found is None:
             raise TableNotFound(f"table {name} does not exist")
         return found
+
+    def writable(self, name: str) -> Layout:
+        """Return the layout of a table to write to; raise WritesPaused while a fence is set."""
+        if self._fence is not None and not self._passes_fence:
+            raise WritesPaused(self._fence)
+        return self.layout(name)
+
+    def set_fence(self, connection: apsw.Connection, reason: str | None) -> None:
+        """Reject the writes of all processes from now on, or accept them again.
+
+        Every write transaction compares the generation, so none commits after this one unnoticed.
+        """
+        if reason is None:
+            delete_state(connection, FENCE)
+        else:
+            write_state(connection, FENCE, reason)
+        self._increment_generation(connection)
+
+    def set_recording(self, connection: apsw.Connection, *, is_on: bool) -> None:
+        """Keep the streams of tables that are declared without one, until this is turned off."""
+        if is_on:
+            write_state(connection, RECORDING, "on")
+        else:
+            delete_state(connection, RECORDING)
+        self._increment_generation(connection)
 
     def find(self, name: str, connection: apsw.Connection, index: str | None = None) -> Layout:
         """Return the layout of a table.
@@ -163,12 +197,17 @@ class TableRegistry:
         self._record(connection, table)
 
     def ensure(self, connection: apsw.Connection, table: Table) -> None:
-        """Create a table, or change its indexes, TTL and stream to match the declaration."""
+        """Create a table, or change its indexes, TTL and stream to match the declaration.
+
+        While all tables are recorded, a table keeps its stream if it is declared without one.
+        """
         layout = self._layouts.get(table.name)
         if layout is None:
             self.create(connection, table)
             return
         stored = layout.table
+        if self._is_recording and table.stream is None:
+            table = replace(table, stream=stored.stream)
         if stored.key != table.key:
             raise TableDiffers(
                 f"table {table.name} has the key {stored.key_names}; a key cannot be changed"

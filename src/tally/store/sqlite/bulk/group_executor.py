@@ -110,7 +110,7 @@ class _GroupRun:
 
     def _add_write(self, job: WriteJob) -> None:
         work = job.work
-        layout = self._registry.layout(work.write.table.name)
+        layout = self._registry.writable(work.write.table.name)
         if layout is not work.layout:
             work = job.work = prepare(layout, work.write)
         if not is_unconditional_put(work):
@@ -171,4 +171,4 @@ class _GroupRun:
                 job.result, job.failure = [*islice(outcomes, len(job.work))], None
 
     def _layout_of(self, table: Table) -> Layout:
-        return self._registry.layout(table.name)
+        return self._registry.writable(table.name)

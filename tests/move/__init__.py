@@ -1,0 +1,1 @@
+"""Tests of moves between the embedded store and DynamoDB."""
