@@ -142,7 +142,7 @@ async def test_a_backup_names_the_files_that_it_omits(tmp_path: Path) -> None:
     created = await create_backup(data, tmp_path / "backup.tar", CLOCK)
     assert created.omitted == ("large.key", "link.key", "notes.txt", "postgres.dump")
     await restore_backup(created.path, tmp_path / "data", CLOCK, key_of(data))
-    expect_files(tmp_path / "data", "backup.key", "cursor.key", "store.db")
+    expect_files(tmp_path / "data", "backup.key", "cursor.key", "store.db", "store.id")
 
 
 async def test_a_store_with_triggers_is_refused(tmp_path: Path) -> None:
