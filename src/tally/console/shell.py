@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import Final, ParamSpec
 
 from nicegui import ui
 
@@ -16,6 +16,9 @@ from tally.console.open_pages import OpenPages
 from tally.console.search import Search
 from tally.console.search_box import search_box
 from tally.console.theme import apply_theme
+
+# NiceGUI replaces a page that takes longer with an error page; its default is three seconds.
+BUILD_SECONDS: Final = 30.0
 
 P = ParamSpec("P")
 
@@ -46,7 +49,7 @@ class Shell:
                     await result
                 _time_zone_note()
 
-            ui.page(path, title=f"{title} · Tally")(render)
+            ui.page(path, title=f"{title} · Tally", response_timeout=BUILD_SECONDS)(render)
 
         return register
 
