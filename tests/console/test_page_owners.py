@@ -72,9 +72,9 @@ def find_button(page: str, label: str) -> dict[str, Any]:
 async def test_a_viewer_cannot_click_in_the_page_of_an_operator(server: ConsoleServer) -> None:
     operator = await sign_in(server, "ada", Role.OPERATOR)
     viewer = await sign_in(server, "vera", Role.VIEWER)
-    page = (await operator.get(f"{server.console}/devices")).text
+    page = (await operator.get(f"{server.console}/operations/jobs/store-scrub")).text
     page_id = re.findall(r"client_id['\"]?\s*[:=]\s*['\"]?([0-9a-f-]{36})", page)[0]
-    click = find_button(page, "Create key") | {"client_id": page_id}
+    click = find_button(page, "Pause") | {"client_id": page_id}
 
     implicit = f"&implicit_handshake=true&client_id={page_id}&tab_id=tab&document_id=document"
     async with await open_socket(server, viewer, implicit) as refused:
@@ -92,7 +92,7 @@ async def test_a_viewer_cannot_click_in_the_page_of_an_operator(server: ConsoleS
 
         async def created() -> int:
             records, _ = await server.operators.changes("ada", 10)
-            return [record.action for record in records].count("api_key_create")
+            return [record.action for record in records].count("job_pause")
 
         while not await created():
             assert await own.recv()
