@@ -204,6 +204,9 @@ def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/strava/connection",
             handlers.unlink_strava,
             "Unlink Strava",
+            description="Revokes the authorization at Strava. If Strava does not respond, the link"
+            " is deleted all the same, and the app stays authorized until the athlete revokes its"
+            " access in Strava's settings.",
             status=204,
             **_change(not_linked),
         ),
