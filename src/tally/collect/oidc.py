@@ -5,6 +5,7 @@ signature, issuer, audience, lifetime and nonce, and only if it is an ID token.
 """
 
 import hmac
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlencode
 
@@ -13,7 +14,6 @@ from pyreqwest.client import Client
 
 from tally.collect.model.records import OidcIdentity
 from tally.collect.model.validation import check_user_id
-from tally.collect.service.ports import KeepToken
 from tally.errors import Invalid, Unauthenticated, Unavailable
 from tally.kit.auth import KeySet, TokenVerifier, http_key_fetcher
 from tally.kit.clock import Clock
@@ -112,7 +112,9 @@ class OidcGateway:
         refresh_token = tokens.refresh_token if self._delete_url else None
         return OidcIdentity(user_id, email if is_email else None, refresh_token)
 
-    async def delete_identity(self, refresh_token: str, keep_token: KeepToken) -> None:
+    async def delete_identity(
+        self, refresh_token: str, keep_token: Callable[[str], Awaitable[None]]
+    ) -> None:
         """Delete the identity that the token belongs to. Idempotent.
 
         A provider may replace a refresh token when it is used. `keep_token` stores the new one
