@@ -74,7 +74,8 @@ DESCRIPTION: Final = (
     "Live backends for sports, games and sensors on an embedded store.\n\n"
     "Errors are `application/problem+json`; [their codes](/docs/errors) say what to do. Besides"
     " those of its operation, a request can get 404 or 405 (no such route), 408 (too slow), 414 and"
-    " 431 (URL or headers too long), 421 (unknown host), 500, and 503 (too many connections)."
+    " 431 (URL or headers too long), 421 (unknown host), 500, and 503 (too many connections, or the"
+    " server stops)."
 )
 
 

@@ -280,6 +280,7 @@ def make_settings(
         "collect_strava_verify_token": Secret(VERIFY),
         "collect_strava_subscription_id": SUBSCRIPTION,
         "collect_strava_webhook_secret": Secret(WEBHOOK_SECRET),
+        "collect_sign_in_limit": 1_000_000,
         # The clock stands still, so that all events of a test are in one window.
         "collect_strava_event_reads": 0,
         "collect_strava_athlete_event_reads": 0,

@@ -225,6 +225,24 @@ async def test_a_rejected_deletion_of_the_identity_is_repeated(fresh_server: Col
     assert await server.pending_deletions() == []
 
 
+async def test_a_refresh_token_that_is_valid_once_deletes_the_identity_at_a_later_attempt(
+    fresh_server: CollectServer,
+) -> None:
+    """The provider replaces the token when it is used, and then fails to delete the identity."""
+    server = fresh_server
+    server.oidc.grants.rotates_refresh_tokens = True
+    ann = await server.create_user()
+    server.oidc.faults.add(InjectedFault(path="/oauth2/token"))  # as usual
+    server.oidc.faults.add(InjectedFault(path="/", method="POST", status=503))
+    await request_deletion(ann)
+    await server.process_deletions()
+    assert server.oidc.users.find(ann.user_id) is not None
+    server.skip_time(MAX_BACKOFF_SECONDS)
+    await server.process_deletions()
+    assert server.oidc.users.find(ann.user_id) is None
+    assert await server.pending_deletions() == []
+
+
 @pytest.mark.parametrize("status", [400, 401, 429])
 async def test_a_rejected_revocation_is_repeated(fresh_server: CollectServer, status: int) -> None:
     """The client's credentials may be wrong for a while, or a limit may be exhausted."""
@@ -395,13 +413,14 @@ async def test_a_lease_expires_and_the_former_holder_stops(server: CollectServer
     repository = server.collect.deletion_worker.repository
     user_id, now = factories.new_user_id(), server.clock.seconds()
     await repository.create_profile(factories.profile(user_id))
-    assert await repository.request_deletion(AccountDeletion(user_id, factories.TIME, "corr"))
-    assert not await repository.request_deletion(AccountDeletion(user_id, factories.TIME, "corr"))
+    deletion = AccountDeletion(user_id, factories.TIME, "corr")
+    assert await repository.request_deletion(deletion)
+    assert not await repository.request_deletion(deletion)
     assert await repository.claim_deletion(user_id, "a", now, LEASE_SECONDS) is not None
     assert await repository.claim_deletion(user_id, "b", now, LEASE_SECONDS) is None
     later = now + LEASE_SECONDS
     assert await repository.claim_deletion(user_id, "b", later, LEASE_SECONDS) is not None
-    assert not await repository.record_deletion_progress(user_id, "a", (), later)
+    assert not await repository.record_deletion_progress(deletion, "a", later)
     assert not await repository.postpone_deletion(user_id, "a", DeletionRetry(1, 2, "x"))
     assert not await repository.finish_deletion(user_id, "a")
     assert await repository.finish_deletion(user_id, "b")

@@ -1,5 +1,7 @@
 """Sign-in, sessions, CSRF protection and the audit search."""
 
+from pathlib import Path
+
 import pytest
 
 from tally.sim.oidc.flaws import TokenFlaw
@@ -259,3 +261,18 @@ async def test_missing_configuration_is_reported(
         assert (await server.browser().get("/models")).status == 200
         assert (await server.browser().get("/health")).status == 200
         assert (await server.browser().get("/health/ready")).status == 200
+
+
+async def test_an_address_starts_a_limited_number_of_sign_ins_and_links(tmp_path: Path) -> None:
+    """Each stores a state, and anybody can start a sign-in."""
+    async with open_server(tmp_path, collect_sign_in_limit=4) as server:
+        ann = await server.create_user()  # a sign-in and a link
+        assert (await ann.browser.get("/strava/connect")).status == 302
+        last = await server.browser().get("/auth/login")
+        assert (last.status, last.header("ratelimit-remaining")) == (302, "0")
+        for path in ("/auth/login", "/strava/connect"):
+            refused = await ann.browser.get(path)
+            assert_error(refused, 429, "rate_limit_exceeded")
+            assert refused.header("retry-after") == "15"
+        server.skip_time(15)
+        assert (await server.browser().get("/auth/login")).status == 302

@@ -12,6 +12,7 @@ from tally.collect.repository.table import COMMIT_COLLECT, item_key, user_pk
 from tally.collect.service.deletion_steps import DeletionSteps
 from tally.collect.service.deletions import LEASE_SECONDS, DeletionService, DeletionWorker
 from tally.collect.service.metrics import DeletionMetrics
+from tally.collect.service.ports import KeepToken
 from tally.kit.clock import ManualClock
 from tally.kit.metrics import Metrics
 from tally.store.api import BatchWrite, Engine
@@ -52,7 +53,8 @@ class Identities:
     crash: CrashPoint | None = None
     deleted: set[str] = field(default_factory=set)
 
-    async def delete(self, refresh_token: str) -> None:
+    async def delete(self, refresh_token: str, keep_token: KeepToken) -> None:
+        del keep_token
         if self.crash == "before":
             raise Crash
         self.deleted.add(refresh_token)

@@ -5,6 +5,7 @@ signature, issuer, audience, lifetime and nonce, and only if it is an ID token.
 """
 
 import hmac
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlencode
 
@@ -111,8 +112,14 @@ class OidcGateway:
         refresh_token = tokens.refresh_token if self._delete_url else None
         return OidcIdentity(user_id, email if is_email else None, refresh_token)
 
-    async def delete_identity(self, refresh_token: str) -> None:
-        """Delete the identity that the token belongs to. Idempotent."""
+    async def delete_identity(
+        self, refresh_token: str, keep_token: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Delete the identity that the token belongs to. Idempotent.
+
+        A provider may replace a refresh token when it is used. `keep_token` stores the new one
+        before the deletion, which may fail: the next attempt needs it.
+        """
         if self._delete_url is None:
             return
         discovery, _ = await self._discover()
@@ -121,6 +128,8 @@ class OidcGateway:
         if response.status == 400 and _oauth_error(response) == "invalid_grant":
             return  # the token was revoked, or the identity is already deleted
         tokens = _require_ok(response).decode(_TokenResponse, SERVICE)
+        if tokens.refresh_token is not None:
+            await keep_token(tokens.refresh_token)
         headers = {"X-Amz-Target": DELETE_TARGET, "Content-Type": "application/x-amz-json-1.1"}
         body = msgspec.json.encode({"AccessToken": tokens.access_token})
         # If the identity has just been deleted, the next attempt gets `invalid_grant`.

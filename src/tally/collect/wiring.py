@@ -10,7 +10,7 @@ from typing import Final
 from pyreqwest.client import Client, ClientBuilder
 
 from tally.collect.activity_files.process import FileParser
-from tally.collect.api.auth import CollectAuth
+from tally.collect.api.auth import CollectAuth, sign_in_limiter
 from tally.collect.api.events import MilestoneStreams
 from tally.collect.api.handlers import Handlers
 from tally.collect.api.routes import collect_api
@@ -145,6 +145,7 @@ class _Builder:
                 services.sign_in,
                 settings.collect_public_url,
                 settings.collect_plain_http,
+                sign_in_limiter(self.dependencies.clock, settings.collect_sign_in_limit),
             ),
             milestone_streams=MilestoneStreams(
                 MilestoneLog(self.dependencies.store),

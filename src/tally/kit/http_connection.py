@@ -252,10 +252,10 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.resume_reading()
         self._update_phase()
 
-    def fail(self, exchange: HttpExchange) -> None:
+    def fail(self, exchange: HttpExchange, *, was_cancelled: bool = False) -> None:
         """End an exchange that the app did not complete."""
         if not exchange.is_disconnected and exchange is self._current:
-            self._refuse_current(UNEXPECTED)
+            self._refuse_current(SHUTTING_DOWN if was_cancelled else UNEXPECTED)
 
     def shutdown(self) -> None:
         """Close the connection after the response that is being sent, or to a request on its way.
@@ -386,6 +386,12 @@ def _render(problem: Problem, date_line: bytes) -> bytes:
 
 ASGI_VERSION: Final = {"version": "3.0", "spec_version": "2.3"}
 TIMED_OUT: Final = Problem(408, "request_timeout", "The request took too long to arrive")
+SHUTTING_DOWN: Final = Problem(
+    503,
+    "shutting_down",
+    "The server stopped before the request was complete",
+    headers={"Retry-After": "1"},
+)
 TOO_MANY_CONNECTIONS: Final = Problem(
     503,
     "too_many_connections",

@@ -39,7 +39,7 @@ class ExchangeConnection(Protocol):
 
     def finish(self, exchange: "HttpExchange") -> None: ...
 
-    def fail(self, exchange: "HttpExchange") -> None: ...
+    def fail(self, exchange: "HttpExchange", *, was_cancelled: bool = False) -> None: ...
 
 
 class HttpExchange:
@@ -109,11 +109,15 @@ class HttpExchange:
             self._news.set()
 
     async def run(self, app: ASGIApp) -> None:
-        """Call the app; a response that it did not complete becomes a 500 or a lost connection."""
+        """Call the app; a response that it did not complete becomes an error.
+
+        That is a 503 at the end of the grace period of a shutdown, which cancels this task, and
+        otherwise a 500. If the response has begun, the connection is lost.
+        """
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
-            self._connection.fail(self)
+            self._connection.fail(self, was_cancelled=True)
             raise
         except Exception:  # noqa: BLE001  (the connection must not wait for a response)
             self._connection.fail(self)

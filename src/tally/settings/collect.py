@@ -123,6 +123,13 @@ class CollectSettings:
             "Largest activity file that can be imported, in bytes, before and after decompression.",
         ),
     )
+    collect_sign_in_limit: int = field(
+        default=300,
+        metadata=setting(
+            integer(1, 1_000_000),
+            "Sign-ins and Strava links that an address may start per minute and instance.",
+        ),
+    )
     collect_imports_per_hour: int = field(
         default=300,
         metadata=setting(

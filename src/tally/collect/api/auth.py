@@ -15,6 +15,10 @@ from starlette.responses import Response
 from tally.collect.model.records import SESSION_SECONDS, STATE_SECONDS, BrowserSession
 from tally.collect.service.sign_in import SignInService
 from tally.errors import Forbidden
+from tally.kit.addresses import client_address
+from tally.kit.clock import Clock
+from tally.kit.rate_limiter import RateLimiter
+from tally.kit.rate_limits import record_rate_limit
 
 SESSION_COOKIE: Final = "cc_session"
 LOGIN_COOKIE: Final = "cc_login"
@@ -30,6 +34,7 @@ class CollectAuth:
     sign_in: SignInService
     public_url: str | None
     plain_http: bool
+    sign_in_limiter: RateLimiter
 
     async def require_session(self, request: Request) -> BrowserSession:
         return await self.sign_in.resolve(request.cookies.get(SESSION_COOKIE))
@@ -38,6 +43,13 @@ class CollectAuth:
         """Require a session and a request from this site."""
         self._require_same_origin(request)
         return await self.require_session(request)
+
+    def count_sign_in(self, request: Request) -> None:
+        """Count a sign-in or link that is started, or raise RateLimited.
+
+        Each stores a state for ten minutes, and anybody can start a sign-in.
+        """
+        record_rate_limit(request.scope, self.sign_in_limiter.take(client_address(request)))
 
     def url(self, request: Request, path: str) -> str:
         """Return the public URL of a path of the backend."""
@@ -83,6 +95,11 @@ class CollectAuth:
             httponly=True,
             samesite="lax",
         )
+
+
+def sign_in_limiter(clock: Clock, per_minute: int) -> RateLimiter:
+    rule = f"at most {per_minute} sign-ins per minute and address"
+    return RateLimiter(clock, per_minute / 60, per_minute, rule=rule)
 
 
 def _parse_origin(url: str) -> tuple[str, str | None, int | None]:

@@ -51,6 +51,7 @@ class Handlers(AccountHandlers, WorkoutHandlers):
 
     async def start_login(self, request: Request) -> ASGIApp:
         query = read_query(request, requests.ReturnQuery)
+        self.auth.count_sign_in(request)
         redirect = await self.services.sign_in.begin(
             self._login_callback_url(request), query.return_to or self._default_path(request)
         )
@@ -91,6 +92,7 @@ class Handlers(AccountHandlers, WorkoutHandlers):
     async def start_strava_link(self, request: Request) -> ASGIApp:
         session = await self.auth.require_session(request)
         query = read_query(request, requests.ReturnQuery)
+        self.auth.count_sign_in(request)
         url = await self.services.linking.begin(
             session,
             self.auth.url(request, "/strava/callback"),

@@ -56,6 +56,9 @@ _RELINK_REQUIRED: Final = Conflict("Strava must be linked again", code="strava_r
 _TOO_MANY_SYNCS: Final = RateLimited(
     "A sync can be requested every 10 minutes", code="too_many_syncs", retry_after=600
 )
+_TOO_MANY_SIGN_INS: Final = RateLimited(
+    "Rate limit exceeded: at most 300 sign-ins per minute and address", retry_after=1
+)
 _NOT_CONFIGURED: Final = Unavailable("Strava is not configured", code="strava_not_set_up")
 
 _SESSION: Final[dict[str, Any]] = {"security": ("collect_session",)}
@@ -127,7 +130,7 @@ def _auth(handlers: Handlers) -> tuple[Endpoint, ...]:
             " `return_to` is the path of this site to redirect to afterwards.",
             query=requests.ReturnQuery,
             status=302,
-            errors=(_INVALID_PATH, not_configured, _UNAVAILABLE),
+            errors=(_INVALID_PATH, _TOO_MANY_SIGN_INS, not_configured, _UNAVAILABLE),
         ),
         Endpoint(
             "GET",
@@ -165,7 +168,7 @@ def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
             "Start linking Strava",
             query=requests.ReturnQuery,
             status=302,
-            errors=(_INVALID_PATH, *common),
+            errors=(_INVALID_PATH, _TOO_MANY_SIGN_INS, *common),
             **_SESSION,
         ),
         Endpoint(
@@ -204,6 +207,9 @@ def _strava(handlers: Handlers) -> tuple[Endpoint, ...]:
             "/strava/connection",
             handlers.unlink_strava,
             "Unlink Strava",
+            description="Revokes the authorization at Strava. If Strava does not respond, the link"
+            " is deleted all the same, and the app stays authorized until the athlete revokes its"
+            " access in Strava's settings.",
             status=204,
             **_change(not_linked),
         ),

@@ -4,7 +4,7 @@ They have a partition of their own, so that finding them needs no Scan. An item 
 last step is done.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tally.collect.model.accounts import AccountDeletion, DeletionRetry, DeletionStep
@@ -141,16 +141,22 @@ class Deletions:
         frequency="Per step, and per 500 deleted items",
     )
     async def record_deletion_progress(
-        self, user_id: str, token: str, remaining: Sequence[DeletionStep], lease_until: int
+        self, deletion: AccountDeletion, token: str, lease_until: int
     ) -> bool:
-        """Store the remaining steps and renew the lease; return False if the claim was lost."""
+        """Store the remaining steps and the refresh token that they need, and renew the lease.
+
+        Return False if the claim was lost.
+        """
         actions: list[Action] = [
-            F("remainingSteps").set([step.value for step in remaining]),
+            F("remainingSteps").set([step.value for step in deletion.remaining]),
             F("leaseUntil").set(lease_until),
         ]
-        if DeletionStep.IDENTITY not in remaining:
-            actions.append(F("sealedRefreshToken").remove())
-        return await self._update_claimed(user_id, token, *actions)
+        sealed = F("sealedRefreshToken")
+        if DeletionStep.IDENTITY not in deletion.remaining:
+            actions.append(sealed.remove())
+        elif deletion.encrypted_refresh_token is not None:
+            actions.append(sealed.set(deletion.encrypted_refresh_token))
+        return await self._update_claimed(deletion.user_id, token, *actions)
 
     @access(
         "Postpone account deletion",

@@ -8,7 +8,7 @@ from tally.collect.model.records import StravaConnection
 from tally.collect.repository.main import CollectRepository
 from tally.collect.repository.sessions import BrowserSessionRepository
 from tally.collect.service.linking import LinkingService
-from tally.collect.service.ports import DeleteIdentity
+from tally.collect.service.ports import DeleteIdentity, KeepToken
 from tally.errors import Unavailable
 from tally.kit import logs
 from tally.kit.encryption import DecryptionError, Encryptor
@@ -84,7 +84,8 @@ class DeletionSteps:
     async def delete_some_sessions(self, deletion: AccountDeletion) -> bool:
         return await self.sessions.delete_batch(deletion.user_id) > 0
 
-    async def remove_identity(self, deletion: AccountDeletion) -> None:
+    async def remove_identity(self, deletion: AccountDeletion, keep_token: KeepToken) -> None:
+        """Delete the identity; `keep_token` stores an encrypted token that replaces the first."""
         if deletion.encrypted_refresh_token is None:
             return
         try:
@@ -93,4 +94,8 @@ class DeletionSteps:
             # TALLY_COLLECT_SECRET has changed: the token is lost, and a retry cannot help.
             _log.warning("Identity not deleted: its token is unreadable", action="identity_kept")
             return
-        await self.delete_identity(token)
+
+        async def encrypt_and_keep(new_token: str) -> None:
+            await keep_token(self.encryptor.encrypt(new_token, deletion.user_id))
+
+        await self.delete_identity(token, encrypt_and_keep)

@@ -197,7 +197,12 @@ class DeletionWorker:
                 self.audit.record("STRAVA_DISCONNECTED", deletion.user_id, facts)
             return
         if step is DeletionStep.IDENTITY:
-            await self.steps.remove_identity(deletion)
+
+            async def keep_token(encrypted: str) -> None:
+                kept = replace(deletion, encrypted_refresh_token=encrypted)
+                await self._record_progress(kept, token)
+
+            await self.steps.remove_identity(deletion, keep_token)
             return
         is_items = step is DeletionStep.ITEMS
         delete = self.steps.delete_some_items if is_items else self.steps.delete_some_sessions
@@ -208,11 +213,9 @@ class DeletionWorker:
         raise Unavailable("The account has more to delete; the next attempt continues")
 
     async def _record_progress(self, deletion: AccountDeletion, token: str) -> None:
-        """Store the remaining steps and renew the lease."""
+        """Store the remaining steps with what they need, and renew the lease."""
         lease_until = self.clock.seconds() + LEASE_SECONDS
-        if not await self.repository.record_deletion_progress(
-            deletion.user_id, token, deletion.remaining, lease_until
-        ):
+        if not await self.repository.record_deletion_progress(deletion, token, lease_until):
             raise _ClaimLost
 
     async def _schedule_retry(

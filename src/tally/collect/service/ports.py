@@ -15,8 +15,10 @@ from tally.settings import Secret
 
 # Parses an activity file; raises Invalid or TooLarge with the reason.
 ParseFile: TypeAlias = Callable[[bytes], Awaitable[ParsedFile]]
+# Stores the refresh token that replaces one that was used.
+KeepToken: TypeAlias = Callable[[str], Awaitable[None]]
 # Deletes an identity at the OIDC provider, authorized by a refresh token.
-DeleteIdentity: TypeAlias = Callable[[str], Awaitable[None]]
+DeleteIdentity: TypeAlias = Callable[[str, KeepToken], Awaitable[None]]
 
 
 class StravaClient(Protocol):

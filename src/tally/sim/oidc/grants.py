@@ -59,6 +59,8 @@ class GrantStore:
         self._rng = rng
         self._codes: dict[str, tuple[OidcAuthorization, int]] = {}
         self._refresh_tokens: dict[str, tuple[OidcAuthorization, int]] = {}
+        # Whether a refresh token is valid once, as an option of Cognito; by default it is not.
+        self.rotates_refresh_tokens = False
 
     def new_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
@@ -98,6 +100,8 @@ class GrantStore:
             or expires_at <= self._clock.seconds()
         ):
             raise OAuthError("invalid_grant")
+        if self.rotates_refresh_tokens:
+            self.revoke(token)
         return authorization
 
     def revoke(self, token: str) -> None:

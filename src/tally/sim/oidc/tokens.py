@@ -90,10 +90,9 @@ class TokenEndpoint:
         if user is None:
             raise OAuthError("invalid_grant")
         tokens = self.pool.tokens(user, authorization)
-        # Like Cognito, a refresh does not rotate the refresh token.
         return tokens | (
             {"refresh_token": grants.issue_refresh_token(authorization)}
-            if grant_type != "refresh_token"
+            if grant_type != "refresh_token" or grants.rotates_refresh_tokens
             else {}
         )
 
