@@ -40,7 +40,7 @@ from tally.store.api import (
     Write,
     WriteResult,
 )
-from tally.store.changes import Change, ChangePage
+from tally.store.changes import Change, ChangePage, EndedStream
 from tally.store.errors import StoreError, StoreUnavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
@@ -350,17 +350,9 @@ class SqliteEngine:
     ) -> ChangePage:
         return self._streams.read_partition(table, partition, after, limit)
 
-    async def stream_origin(self, table: Table) -> int:
-        """Return a number before all sequence numbers of the table's stream."""
-        return self._streams.origin(table)
-
-    async def stream_place(self, table: Table, sequence: int) -> str:
-        """Return the position after the change with a sequence number."""
-        return self._streams.place(table, sequence)
-
-    async def stream_page(self, table: Table, after: str, limit: int, max_bytes: int) -> ChangePage:
-        """Return changes of all partitions after a position, without waiting."""
-        return self._streams.read_page(table, after, limit, max_bytes)
+    def stream_reader(self, ended: EndedStream | None = None) -> ChangeStreams:
+        """Return the reader of the current streams, or that of one which a table had."""
+        return self._streams if ended is None else self._streams.for_ended(ended)
 
     async def has_changes(self, table: Table, after: str, until: str) -> bool:
         try:
