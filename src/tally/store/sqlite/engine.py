@@ -56,7 +56,7 @@ from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.rows import read_rows
 from tally.store.sqlite.scrub import Scrubber
 from tally.store.sqlite.state import read_state, write_state
-from tally.store.sqlite.sweep import sweep, sweep_all
+from tally.store.sqlite.sweep import sweep, sweep_all, sweep_current_hour
 from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.transactions import (
     PreparedTransaction,
@@ -332,6 +332,13 @@ class SqliteEngine:
             )
         )
         return deleted
+
+    async def sweep_current_hour(self, table: Table, now: float, limit: int) -> None:
+        """Delete expired items of the current hour, reading up to `limit` items."""
+        find = self._writer_registry.layout
+        await self._writer.submit(
+            lambda connection: sweep_current_hour(connection, find(table.name), now, limit)
+        )
 
     async def sweep_all(self, table: Table, now: float) -> None:
         """Delete every expired item at once; for the small tables of tests."""
