@@ -57,6 +57,7 @@ WIDE_CLASSES = {
         "ScoreEvent",
         "StravaConnection",
         "StravaSync",
+        "TableMetadata",
         "Team",
         "UserDevice",
         "WebhookEvent",

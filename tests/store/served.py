@@ -95,6 +95,7 @@ def call(url: str, operation: str, body: Any, **headers: str) -> tuple[int, dict
             "X-Amz-Target": f"DynamoDB_20120810.{operation}",
             "Content-Type": "application/x-amz-json-1.0",
             "Authorization": AUTHORIZATION,
+            "X-Amz-Date": "20260101T000000Z",
             **headers,
         },
     )

@@ -63,6 +63,24 @@ def count_records(engine: SqliteEngine, table: Table) -> int:
         connection.close()
 
 
+async def test_items_of_the_current_hour_expire_as_far_as_they_are_read(
+    engine: SqliteEngine,
+) -> None:
+    for table, items in (
+        (LINES, [line(number, NOW + number) for number in range(100)]),
+        (ONCE, [{"id": f"{number:03}", "until": NOW + number} for number in range(100)]),
+    ):
+        await put_together(engine, table, items)
+        await engine.sweep_current_hour(table, NOW + 49.5, 20)
+        assert len(await all_items(engine, Scan(table))) == 80
+        await engine.sweep_current_hour(table, NOW + 49.5, 1000)
+        left = sorted(item["until"] - NOW for item in await all_items(engine, Scan(table)))
+        assert left == [*range(50, 100)]
+        await engine.sweep_current_hour(table, NOW + HOUR, 1000)
+        assert len(await all_items(engine, Scan(table))) == 50  # of an hour that has ended
+        assert await sweep_all(engine, table, NOW + HOUR) == 50
+
+
 @pytest.mark.parametrize("is_together", [True, False])
 async def test_neighbouring_rows_share_one_record_per_hour(
     engine: SqliteEngine, is_together: bool

@@ -114,6 +114,7 @@ HEAD = [
     b"Host: localhost",
     b"X-Amz-Target: DynamoDB_20120810.GetItem",
     b"Authorization: " + AUTHORIZATION.encode(),
+    b"X-Amz-Date: 20260101T000000Z",
 ]
 LINES = st.one_of(
     st.binary(max_size=40),

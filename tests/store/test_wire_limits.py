@@ -1,5 +1,6 @@
 """Values and expressions at the limits of the protocol, which the store's own limits do not cut."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,3 +106,34 @@ def test_the_older_parameters_have_no_limit_of_operators(url: str) -> None:
     assert call(url, "Scan", {**PLAIN, **any_absent})[1]["Count"] == 0
     failed = verdict(url, "DeleteItem", {**TARGET, "Expected": absent})
     assert failed[:2] == (400, "ConditionalCheckFailedException")
+
+
+def test_a_long_select_lets_other_requests_run(url: str) -> None:
+    for start in range(0, 2000, 25):
+        items = [{"PutRequest": {"Item": {"pk": {"S": f"s{start + n}"}}}} for n in range(25)]
+        assert call(url, "BatchWriteItem", {"RequestItems": {"plain": items}})[0] == 200
+    assert call(url, "PutItem", {**PLAIN, "Item": KEY})[0] == 200
+    statement = " OR ".join(["SELECT * FROM plain WHERE n = -1", *["n = -1"] * 289])
+    done = threading.Event()
+
+    def select() -> None:
+        try:
+            assert call(url, "ExecuteStatement", {"Statement": statement})[0] == 200
+        finally:
+            done.set()
+
+    selecting = threading.Thread(target=select)
+    selecting.start()
+    reads = 0
+    while not done.is_set():
+        assert call(url, "GetItem", TARGET)[0] == 200
+        reads += 1
+    selecting.join()
+    assert reads > 5  # without turns, one before and one after it
+
+
+def test_more_conditions_than_an_item_can_be_tested_with_are_refused(url: str) -> None:
+    conditions = {f"c{number}": {"ComparisonOperator": "NULL"} for number in range(2001)}
+    found = verdict(url, "Scan", {**PLAIN, "ScanFilter": conditions})
+    assert (found[0], str(found[2]).endswith("more than 2000 conditions")) == (400, True)
+    assert verdict(url, "DeleteItem", {**TARGET, "Expected": conditions})[0] == 400

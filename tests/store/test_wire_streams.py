@@ -10,7 +10,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tally.kit.clock import SystemClock
+from tally.kit.clock import ManualClock, SystemClock
 from tally.store.api import Delete, Put
 from tally.store.sqlite import open_sqlite
 from tally.store.wire.service import ServedStore
@@ -90,22 +90,90 @@ def test_boto3_reads_records_from_every_kind_of_iterator(url: str) -> None:
     assert read("AFTER_SEQUENCE_NUMBER", SequenceNumber=first_number) == records
 
 
-def test_a_stream_that_is_off_or_unknown_is_not_found(url: str) -> None:
+def test_an_unknown_stream_or_shard_is_not_found(url: str) -> None:
     table, client = create(url, "switched"), streams_client(url)
     arn = table.latest_stream_arn
     shard = client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
     request = {"StreamArn": arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
-    iterator = client.get_shard_iterator(**request)["ShardIterator"]
     for bad in (
         {**request, "ShardId": "shardId-" + "9" * 21},
         {**request, "StreamArn": arn + "0"},
     ):
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
             client.get_shard_iterator(**bad)
-    table.update(StreamSpecification={"StreamEnabled": False})
-    assert client.list_streams(TableName="switched")["Streams"] == []
+    table.delete()
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
-        client.get_records(ShardIterator=iterator)
+        client.get_shard_iterator(**request)
+
+
+def test_a_disabled_stream_can_be_read_to_its_end(url: str) -> None:
+    table, client = create(url, "disabled"), streams_client(url)
+    arn = table.latest_stream_arn
+    table.put_item(Item={"pk": "a"})
+    table.put_item(Item={"pk": "b"})
+    shard = client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
+    place = {"StreamArn": arn, "ShardId": shard}
+    before = client.get_shard_iterator(**place, ShardIteratorType="TRIM_HORIZON")["ShardIterator"]
+    table.update(StreamSpecification={"StreamEnabled": False})
+    table.put_item(Item={"pk": "unrecorded"})
+    view = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
+    table.update(StreamSpecification=view)
+    table.put_item(Item={"pk": "of the next stream"})
+    described = client.describe_stream(StreamArn=arn)["StreamDescription"]
+    assert (described["StreamStatus"], described["StreamViewType"]) == (
+        "DISABLED",
+        "NEW_AND_OLD_IMAGES",
+    )
+    page = client.get_records(ShardIterator=before, Limit=1)
+    rest = client.get_records(ShardIterator=page["NextShardIterator"])
+    records = [record["dynamodb"] for record in (*page["Records"], *rest["Records"])]
+    assert [record["NewImage"]["pk"]["S"] for record in records] == ["a", "b"]
+    assert "NextShardIterator" not in rest
+    ending = described["Shards"][0]["SequenceNumberRange"]["EndingSequenceNumber"]
+    assert ending > records[1]["SequenceNumber"]
+    number = records[0]["SequenceNumber"]
+    after = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": number}
+    for kind, count in ((after, 1), ({"ShardIteratorType": "LATEST"}, 0)):
+        found = client.get_shard_iterator(**place, **kind)["ShardIterator"]
+        assert len(client.get_records(ShardIterator=found)["Records"]) == count
+    listed = [
+        stream["StreamArn"] for stream in client.list_streams(TableName="disabled")["Streams"]
+    ]
+    assert listed == [arn, boto3_resource(url).Table("disabled").latest_stream_arn]
+
+
+def test_streams_are_listed_in_pages_without_a_gap(url: str) -> None:
+    """The order of their ARNs is not that of the tables' names."""
+    for name in ("paged", "paged-1", "paged.2"):
+        create(url, name)
+    client, names = streams_client(url), []
+    start: dict[str, str] = {}
+    while True:
+        page = client.list_streams(Limit=1, **start)
+        names += [stream["TableName"] for stream in page["Streams"]]
+        if "LastEvaluatedStreamArn" not in page:
+            break
+        start = {"ExclusiveStartStreamArn": page["LastEvaluatedStreamArn"]}
+    assert {"paged", "paged-1", "paged.2"} <= set(names)
+
+
+async def test_a_disabled_stream_is_forgotten_after_a_day(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_sqlite(tmp_path) as engine:
+        store = ServedStore(engine, clock)
+
+        async def call(target: str, **body: Any) -> Any:
+            return json.loads((await store.respond(target, json.dumps(body).encode()))[1])
+
+        await engine.create_table(TABLE)
+        update = {"TableName": TABLE.name, "StreamSpecification": {"StreamEnabled": False}}
+        await call("DynamoDB_20120810.UpdateTable", **update)
+        list_streams = "DynamoDBStreams_20120810.ListStreams"
+        await clock.advance(23 * 3600.0)
+        assert len((await call(list_streams))["Streams"]) == 1
+        await clock.advance(2 * 3600.0)
+        assert (await call(list_streams))["Streams"] == []
+        await store.close()
 
 
 def test_bad_iterators_and_numbers_are_rejected(url: str) -> None:

@@ -1,5 +1,6 @@
 """Descriptions of tables: settings that have no effect here, and how they are changed."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,6 +149,23 @@ def test_a_new_index_cannot_change_the_type_of_a_key(url: str) -> None:
         message = change(url, "typed", AttributeDefinitions=definitions(types), **created)
         assert message.startswith(f"{INVALID}The type of a key attribute cannot change: ")
     assert len(describe(url, "typed")["GlobalSecondaryIndexes"]) == 1
+
+
+def test_an_item_expires_within_seconds_not_at_the_end_of_the_hour(url: str) -> None:
+    create(url, "expiring")
+    specification = {"AttributeName": "until", "Enabled": True}
+    enabled = {"TableName": "expiring", "TimeToLiveSpecification": specification}
+    assert call(url, "UpdateTimeToLive", enabled)[0] == 200
+    now = int(time.time())
+    for name, until in (("over", now - 1), ("soon", now + 1), ("later", now + 9 * 3600)):
+        item = {"pk": {"S": name}, "until": {"N": str(until)}}
+        assert call(url, "PutItem", {"TableName": "expiring", "Item": item})[0] == 200
+    names = {"over", "soon", "later"}
+    while len(names) > 1:
+        assert time.time() < now + 60
+        found = call(url, "Scan", {"TableName": "expiring"})[1]["Items"]
+        names = {item["pk"]["S"] for item in found}
+    assert names == {"later"}
 
 
 def violations(url: str, operation: str, body: Body) -> list[str]:

@@ -12,10 +12,24 @@ the length of a turn, not on the number of computations.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
 
+T = TypeVar("T")
+R = TypeVar("R")
 SLICE_SECONDS: Final = 0.001
+
+
+async def map_in_turns(function: Callable[[T], R], values: Iterable[T]) -> list[R]:
+    """Return the results of a function; other tasks run between its turns."""
+    results = []
+    deadline = time.monotonic() + SLICE_SECONDS
+    for value in values:
+        results.append(function(value))
+        if time.monotonic() > deadline:
+            await asyncio.sleep(0)
+            deadline = time.monotonic() + SLICE_SECONDS
+    return results
 
 
 class TimeSlices:

@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from tally.store.schema import StreamView
 from tally.store.values import Item
 
 ChangeKind: TypeAlias = Literal["INSERT", "MODIFY", "REMOVE"]
@@ -50,6 +51,16 @@ class Change(Struct, frozen=True):
         shards.
         """
         return self.position.partition("~")[0]
+
+
+class EndedStream(Struct, frozen=True):
+    """A stream that a table had; its records remain until they are trimmed.
+
+    `origin` is a number before all of its sequence numbers.
+    """
+
+    origin: int
+    view: StreamView
 
 
 class ChangePage(Struct, frozen=True):

@@ -145,6 +145,12 @@ def last_sequence(connection: apsw.Connection) -> int:
     return 0 if found is None else int(found[0])
 
 
+def last_stream_sequence(connection: apsw.Connection, stream: int) -> int:
+    """Return the number of the last row of a stream that is kept, or 0."""
+    row: Any = connection.execute("SELECT max(sequence) FROM changes WHERE stream = ?", (stream,))
+    return int(row.fetchone()[0] or 0)
+
+
 def trimmed_sequence(connection: apsw.Connection, stream: int) -> int:
     """Return the number of the last row of a stream that was trimmed, or 0."""
     row: Any = connection.execute(

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import apsw
 
 from tally.kit.time_slices import SLICE_SECONDS
-from tally.store.changes import START, Change, ChangePage
+from tally.store.changes import START, Change, ChangePage, EndedStream
 from tally.store.errors import (
     PositionExpired,
     PositionUnknown,
@@ -29,6 +29,7 @@ from tally.store.sqlite.change_log import (
     change_sequence,
     decode_row,
     last_sequence,
+    last_stream_sequence,
     read_log,
     read_partition_log,
     split_sequence,
@@ -36,7 +37,7 @@ from tally.store.sqlite.change_log import (
 )
 from tally.store.sqlite.files import to_store_error
 from tally.store.sqlite.keys import encode_part
-from tally.store.sqlite.layout import Layout
+from tally.store.sqlite.layout import Layout, with_ended_stream
 from tally.store.sqlite.state import STORE_ID, last_of_incarnation, read_state
 
 POLL_SECONDS: Final = 0.04
@@ -72,6 +73,15 @@ class ChangeStreams:
         self._incarnation = (read_state(connection(), STORE_ID) or "")[:INCARNATION_LENGTH]
         self._waiting: dict[asyncio.Future[None], int] = {}
         self._polling: asyncio.Task[None] | None = None
+
+    def for_ended(self, ended: EndedStream) -> "ChangeStreams":
+        """Return a reader that takes a stream which ended for that of its table."""
+        stream_id = split_sequence(ended.origin)[0]
+
+        def find(name: str) -> Layout:
+            return with_ended_stream(self._find(name), stream_id, ended.view)
+
+        return ChangeStreams(self._connection, find)
 
     def last_position(self, table: Table) -> str:
         """Return the position after the last change so far."""
@@ -152,6 +162,15 @@ class ChangeStreams:
         """Return a number before all sequence numbers of a table's stream."""
         stream = self._layout(table).stream
         return change_sequence(stream.id if stream else 0, 0)
+
+    def end(self, table: Table) -> int:
+        """Return a number after all sequence numbers of a table's stream that has ended."""
+        layout, connection = self._layout(table), self._connection()
+        stream = layout.stream.id if layout.stream else 0
+        last = max(
+            stream, trimmed_sequence(connection, stream), last_stream_sequence(connection, stream)
+        )
+        return change_sequence(last + 1, 0)
 
     def place(self, table: Table, sequence: int) -> str:
         """Return the position after a sequence number; raise PositionExpired if it was trimmed."""

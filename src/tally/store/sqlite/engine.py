@@ -40,7 +40,7 @@ from tally.store.api import (
     Write,
     WriteResult,
 )
-from tally.store.changes import Change, ChangePage
+from tally.store.changes import Change, ChangePage, EndedStream
 from tally.store.errors import StoreError, StoreUnavailable
 from tally.store.evaluate import project
 from tally.store.schema import Table
@@ -56,7 +56,7 @@ from tally.store.sqlite.reads import Reader
 from tally.store.sqlite.rows import read_rows
 from tally.store.sqlite.scrub import Scrubber
 from tally.store.sqlite.state import read_state, write_state
-from tally.store.sqlite.sweep import sweep, sweep_all
+from tally.store.sqlite.sweep import sweep, sweep_all, sweep_current_hour
 from tally.store.sqlite.table_registry import LayoutCache, TableRegistry, load_shapes
 from tally.store.sqlite.transactions import (
     PreparedTransaction,
@@ -347,6 +347,13 @@ class SqliteEngine:
         )
         return deleted
 
+    async def sweep_current_hour(self, table: Table, now: float, limit: int) -> None:
+        """Delete expired items of the current hour, reading up to `limit` items."""
+        find = self._writer_registry.layout
+        await self._writer.submit(
+            lambda connection: sweep_current_hour(connection, find(table.name), now, limit)
+        )
+
     async def sweep_all(self, table: Table, now: float) -> None:
         """Delete every expired item at once; for the small tables of tests."""
         await self._writer.submit(
@@ -364,17 +371,9 @@ class SqliteEngine:
     ) -> ChangePage:
         return self._streams.read_partition(table, partition, after, limit)
 
-    async def stream_origin(self, table: Table) -> int:
-        """Return a number before all sequence numbers of the table's stream."""
-        return self._streams.origin(table)
-
-    async def stream_place(self, table: Table, sequence: int) -> str:
-        """Return the position after the change with a sequence number."""
-        return self._streams.place(table, sequence)
-
-    async def stream_page(self, table: Table, after: str, limit: int, max_bytes: int) -> ChangePage:
-        """Return changes of all partitions after a position, without waiting."""
-        return self._streams.read_page(table, after, limit, max_bytes)
+    def stream_reader(self, ended: EndedStream | None = None) -> ChangeStreams:
+        """Return the reader of the current streams, or that of one which a table had."""
+        return self._streams if ended is None else self._streams.for_ended(ended)
 
     async def has_changes(self, table: Table, after: str, until: str) -> bool:
         try:

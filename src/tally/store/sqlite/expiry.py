@@ -142,6 +142,27 @@ def pop_due_rows(
     return rows
 
 
+def read_current_rows(
+    connection: apsw.Connection, table: Table, sql_rows: str, now: float, limit: int
+) -> dict[RowKey, bytes]:
+    """Return up to `limit` items by their keys that may expire in the hour that has not ended."""
+    records: Any = connection.execute(
+        "SELECT * FROM expiry WHERE name = ? AND hour = ? LIMIT ?",
+        (table.name, int(now // _HOUR_SECONDS), limit),
+    ).fetchall()
+    found: dict[RowKey, bytes] = {}
+    for record in records:
+        condition, values = _range(table, ExpiryRecord(*record))
+        rows: Any = connection.execute(
+            f"SELECT pk, sk, item FROM {sql_rows} WHERE {condition} LIMIT ?",
+            (*values, limit - len(found)),
+        )
+        found |= {(pk, sk): item for pk, sk, item in rows}
+        if len(found) >= limit:
+            break
+    return found
+
+
 def _range(table: Table, record: ExpiryRecord) -> tuple[str, Iterable[bytes]]:
     _, _, prefix, low, high = record
     if table.sort:

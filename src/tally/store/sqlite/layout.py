@@ -5,6 +5,7 @@ joins the rows. So a write touches an index only if the item's index key changes
 holds stale values.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -237,6 +238,12 @@ def compile_layout(
         delete=f"DELETE FROM {rows} WHERE pk = ? AND sk = ?",
         stream=_compile_stream(table, stream_id),
     )
+
+
+def with_ended_stream(layout: Layout, stream_id: int, view: StreamView) -> Layout:
+    """Return the layout for reading a stream that the table had."""
+    table = dataclasses.replace(layout.table, stream=view)
+    return dataclasses.replace(layout, table=table, stream=_compile_stream(table, stream_id))
 
 
 def _compile_stream(table: Table, stream_id: int) -> StreamLayout | None:

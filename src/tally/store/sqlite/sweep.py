@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from tally.store.sqlite.expiry import pop_due_rows
+from tally.store.sqlite.expiry import pop_due_rows, read_current_rows
 from tally.store.sqlite.layout import ItemChange, Layout
 from tally.store.sqlite.writes import apply_changes
 from tally.store.values import Item
@@ -34,6 +34,22 @@ def sweep(connection: apsw.Connection, layout: Layout, now: float, limit: int) -
             apply_changes(connection, expired, now, is_expiry=True)
         deleted += len(expired)
     return deleted
+
+
+def sweep_current_hour(connection: apsw.Connection, layout: Layout, now: float, limit: int) -> int:
+    """Delete expired items of the hour that has not ended; return their number.
+
+    It reads `limit` items at most, due or not. `sweep` deletes the others when the hour is over.
+    """
+    rows = read_current_rows(connection, layout.table, layout.rows, now, limit)
+    expired = [
+        ItemChange(layout, key, item, 0, None, 0)
+        for key, packed in rows.items()
+        if _is_due(layout, item := layout.packer.unpack(packed, key), now)
+    ]
+    if expired:
+        apply_changes(connection, expired, now, is_expiry=True)
+    return len(expired)
 
 
 def sweep_all(connection: apsw.Connection, layout: Layout, now: float) -> int:

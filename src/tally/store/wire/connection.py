@@ -20,7 +20,7 @@ from tally.store.wire.compression import compress_payload, decompress_payload
 from tally.store.wire.request_ids import RequestIds
 from tally.store.wire.service import ServedStore
 from tally.store.wire.service_errors import ServiceError, coral_error
-from tally.store.wire.signing import SignatureCheck
+from tally.store.wire.signing import SignatureCheck, check_authorization
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _STATUS: Final = {
@@ -35,6 +35,8 @@ _STATUS: Final = {
     503: b"503 Service Unavailable",
 }
 _JSON: Final = b"application/x-amz-json-1.0"
+_JSON_LINE: Final = b"content-type: application/x-amz-json-1.0\r\n"
+_NOT_ROUTED: Final = b"<UnknownOperationException/>\n"  # the service's response to any other path
 _TOO_LARGE: Final = "The request body must be at most 16777216 bytes"
 
 
@@ -204,7 +206,7 @@ class WireConnection(asyncio.Protocol):
             self._check(request)
             payload = decompress_payload(request.values, request.body, MAX_BODY_BYTES)
         except ServiceError as error:
-            self._write(error.status, msgspec.json.encode(error.body), keep_alive=keep_alive)
+            self._write(error.status, _error_body(error), keep_alive=keep_alive)
             return
         except TallyError as error:
             failed = coral_error("AccessDeniedException", error.message)
@@ -250,13 +252,12 @@ class WireConnection(asyncio.Protocol):
         self._server.hosts.check(b"" if is_repeated else values.get(b"host", b""))
         if request.method == b"GET" and request.url == b"/":
             return
-        if request.method != b"POST" or not _is_json(values.get(b"content-type", _JSON)):
+        is_routed = request.method == b"POST" and request.url.partition(b"?")[0] == b"/"
+        if not is_routed or not _is_json(values.get(b"content-type", _JSON)):
             raise coral_error("UnknownOperationException", None, 404)
         if b"x-amz-target" not in values:
             raise coral_error("UnknownOperationException", None, 400)
-        if b"authorization" not in values:
-            message = "Request is missing Authentication Token"
-            raise coral_error("MissingAuthenticationTokenException", message)
+        check_authorization(request.url, values)
         if self._server.signatures is not None:
             self._server.signatures.check(request.url, request.headers, request.body)
 
@@ -268,11 +269,12 @@ class WireConnection(asyncio.Protocol):
             return
         body, encoding = compress_payload(accepted, body) if accepted else (body, b"")
         self.transport.write(
-            b"HTTP/1.1 %b\r\n%bcontent-type: application/x-amz-json-1.0\r\ncontent-length: %d\r\n"
+            b"HTTP/1.1 %b\r\n%b%bcontent-length: %d\r\n"
             b"x-amzn-requestid: %b\r\nx-amz-crc32: %d\r\n%b%b\r\n%b"
             % (
                 _STATUS[status],
                 self._server.table.date_line,
+                b"" if status == 404 else _JSON_LINE,
                 len(body),
                 self._server.request_ids.next(),
                 zlib.crc32(body),
@@ -287,7 +289,7 @@ class WireConnection(asyncio.Protocol):
 
     def _refuse(self, error: ServiceError) -> None:
         """Send an error and end the connection; what follows cannot be understood."""
-        self._write(error.status, msgspec.json.encode(error.body), keep_alive=False)
+        self._write(error.status, _error_body(error), keep_alive=False)
         self._is_closing = True
 
     def _wait(self, seconds: float) -> None:
@@ -308,6 +310,10 @@ def _is_json(content_type: bytes) -> bool:
     return content_type == _JSON or (
         content_type.partition(b";")[0].strip().lower() in (_JSON, b"application/json")
     )
+
+
+def _error_body(error: ServiceError) -> bytes:
+    return _NOT_ROUTED if error.status == 404 else msgspec.json.encode(error.body)
 
 
 def _headers_too_large() -> ServiceError:

@@ -23,11 +23,13 @@ from tally.store.wire.service_errors import (
 )
 from tally.store.wire.table_descriptions import table_description
 from tally.store.wire.table_metadata import (
+    DisabledStream,
     StatefulEngine,
     TableMetadata,
     new_metadata,
     new_stream_label,
     read_metadata,
+    readable_streams,
     stream_metadata,
     write_metadata,
 )
@@ -240,8 +242,12 @@ class ControlPlane:
             raise invalid(f"Table is already disabled for stream: {table.name}")
         if stream is not None and table.stream is not None:
             raise invalid(f"Table already has an enabled stream: {table.name}")
-        if stream is not None:
+        if table.stream is None or metadata.stream_label is None:
             metadata.stream_label = new_stream_label(self._now())
+        if table.stream is not None:
+            origin = self._engine.stream_reader().origin(table)
+            disabled = DisabledStream(origin, table.stream, metadata.stream_label, self._now())
+            metadata.disabled_streams = [*readable_streams(metadata, self._now()), disabled]
         return replace(table, stream=stream)
 
     def _now(self) -> float:

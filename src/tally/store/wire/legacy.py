@@ -32,6 +32,7 @@ from tally.store.wire.values import read_value
 
 Body = Mapping[str, Any]
 _ORDERED: Final = ("S", "N", "B")
+_MAX_CONDITIONS: Final = 2_000  # each item of a page is tested with all of them
 _COMPARISONS: Final = {"EQ": "=", "NE": "<>", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 # The types that operators accept; the others accept all.
 _OPERAND_TYPES: Final = {
@@ -65,6 +66,7 @@ def legacy_filter(body: Body, parameter: str) -> Condition | None:
     conditions = body.get(parameter)
     if not conditions:
         return None
+    _check_count(parameter, conditions)
     tests = [_condition(name, condition) for name, condition in conditions.items()]
     return _joined(body, tests)
 
@@ -76,6 +78,7 @@ def legacy_condition(body: Body) -> Condition | None:
         if body.get("ConditionalOperator") is not None:
             raise invalid("ConditionalOperator cannot be used without Filter or Expected")
         return None
+    _check_count("Expected", expected)
     tests = [_expectation(name, condition) for name, condition in expected.items()]
     return _joined(body, tests)
 
@@ -84,6 +87,11 @@ def legacy_actions(body: Body) -> tuple[Action, ...]:
     """Read `AttributeUpdates`."""
     updates = body.get("AttributeUpdates") or {}
     return tuple(_action(name, update) for name, update in updates.items())
+
+
+def _check_count(parameter: str, conditions: Body) -> None:
+    if len(conditions) > _MAX_CONDITIONS:
+        raise _parameter(f"{parameter} has more than {_MAX_CONDITIONS} conditions")
 
 
 def _joined(body: Body, tests: Sequence[Condition]) -> Condition:

@@ -111,7 +111,9 @@ async def _sweep_items(engine: SqliteEngine, clock: Clock) -> None:
             for name in await engine.list_tables():
                 table = await engine.describe_table(name)
                 if table.ttl is not None:
-                    await engine.sweep(table, clock.time_ns() / 1e9, _SWEPT_ITEMS)
+                    now = clock.time_ns() / 1e9
+                    await engine.sweep(table, now, _SWEPT_ITEMS)
+                    await engine.sweep_current_hour(table, now, _SWEPT_ITEMS)
             await engine.trim_changes()
         except StoreError as error:
             _log.warning("Expiry failed", action="wire_expiry_failed", error=str(error))

@@ -30,6 +30,12 @@ _INVALID_VALUES: Final = "One or more parameter values were invalid: "
 _NOT_FOUND: Final = "Requested resource not found"
 
 
+# The service writes the message of these with a capital letter.
+_CAPITALIZED: Final = frozenset(
+    {_CORAL + "SerializationException", _CORAL + "AccessDeniedException"}
+)
+
+
 class ServiceError(Exception):
     """An error response: the status, the type, the message and further fields."""
 
@@ -44,7 +50,7 @@ class ServiceError(Exception):
         self.status = status
         self.body: dict[str, Any] = {"__type": kind}
         if message is not None:
-            self.body["Message" if kind.startswith(_CORAL) else "message"] = message
+            self.body["Message" if kind in _CAPITALIZED else "message"] = message
         if fields:
             self.body |= fields
 

@@ -7,7 +7,7 @@ machine can connect. On other addresses the signature must be made with the inst
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, unquote
@@ -22,7 +22,35 @@ _AUTHORIZATION: Final = re.compile(
     rf"{_ALGORITHM} Credential=([^/, ]+)/([0-9]{{8}})/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request,"
     r"\s*SignedHeaders=([a-z0-9;-]+),\s*Signature=([0-9a-f]{64})"
 )
+_SCHEME: Final = b"AWS4-"
+_PARAMETERS: Final = (b"Credential", b"Signature", b"SignedHeaders")
 Headers = Sequence[tuple[bytes, bytes]]
+
+
+def check_authorization(url: bytes, headers: Mapping[bytes, bytes]) -> None:
+    """Require what every signed request has, also where any credentials are accepted."""
+    authorization = headers.get(b"authorization", b"")
+    if not authorization.startswith(_SCHEME):
+        message = "Request is missing Authentication Token"
+        raise coral_error("MissingAuthenticationTokenException", message)
+    if b"X-Amz-Algorithm=" in url:
+        message = (
+            "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP"
+            " header."
+        )
+        raise coral_error("InvalidSignatureException", message)
+    problems = [
+        f"Authorization header requires '{name.decode()}' parameter. "
+        for name in _PARAMETERS
+        if name + b"=" not in authorization
+    ]
+    if b"x-amz-date" not in headers and b"date" not in headers:
+        problems.append(
+            "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header. "
+        )
+    if problems:
+        message = f"{''.join(problems)}Authorization={authorization.decode('latin-1')}"
+        raise coral_error("IncompleteSignatureException", message)
 
 
 class SignatureCheck:

@@ -11,12 +11,15 @@ import msgspec
 
 from tally.kit.ids import new_uuid
 from tally.store.api import Engine
-from tally.store.changes import ChangePage
+from tally.store.changes import EndedStream
 from tally.store.schema import Table
+from tally.store.sqlite.change_streams import ChangeStreams
 
 _PREFIX = "wire table "
 ACCOUNT = "000000000000"
 REGION = "local"
+DISABLED_STREAM_SECONDS = 24 * 3600
+_MAX_DISABLED = 100
 
 
 class StatefulEngine(Engine, Protocol):
@@ -24,11 +27,14 @@ class StatefulEngine(Engine, Protocol):
 
     async def read_state(self, name: str) -> str | None: ...
     async def write_state(self, name: str, value: str) -> None: ...
-    async def stream_origin(self, table: Table) -> int: ...
-    async def stream_place(self, table: Table, sequence: int) -> str: ...
-    async def stream_page(
-        self, table: Table, after: str, limit: int, max_bytes: int
-    ) -> ChangePage: ...
+    def stream_reader(self, ended: EndedStream | None = None) -> ChangeStreams: ...
+
+
+class DisabledStream(EndedStream, frozen=True):
+    """A stream that was disabled at a time, in epoch seconds."""
+
+    label: str
+    disabled_at: float
 
 
 class TableMetadata(msgspec.Struct):
@@ -42,6 +48,7 @@ class TableMetadata(msgspec.Struct):
     index_units: dict[str, tuple[int, int]] = {}
     tags: dict[str, str] = {}
     stream_label: str | None = None
+    disabled_streams: list[DisabledStream] = []
 
 
 async def read_metadata(engine: StatefulEngine, name: str, now: float) -> TableMetadata:
@@ -71,6 +78,16 @@ async def write_metadata(engine: StatefulEngine, name: str, metadata: TableMetad
 
 def new_metadata(now: float) -> TableMetadata:
     return TableMetadata(new_uuid(), round(now, 3))
+
+
+def readable_streams(metadata: TableMetadata, now: float) -> list[DisabledStream]:
+    """Return the disabled streams of a table that can still be read, oldest first."""
+    kept = [
+        stream
+        for stream in metadata.disabled_streams
+        if now - stream.disabled_at < DISABLED_STREAM_SECONDS
+    ]
+    return kept[-_MAX_DISABLED:]
 
 
 def new_stream_label(now: float) -> str:

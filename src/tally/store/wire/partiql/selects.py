@@ -5,10 +5,13 @@ import binascii
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import compress
 from typing import Any, Final
 
 from msgspec import Struct
 
+from tally.kit.time_slices import map_in_turns
 from tally.store.api import Capacity, Engine, Query, Scan
 from tally.store.encode import item_to_wire
 from tally.store.errors import InvalidPageKey, UnknownIndex
@@ -56,7 +59,7 @@ async def select_page(engine: Engine, statement: SelectStatement, body: Body) ->
     while position < len(reads.operations):
         operation = reads.operations[position]
         page = await _read(engine, operation, limit, start)
-        found += filter(reads.matches, page.items)
+        found += compress(page.items, await map_in_turns(reads.matches, page.items))
         cost += page.capacity
         start = page.next
         if start is None:
@@ -71,7 +74,7 @@ async def select_page(engine: Engine, statement: SelectStatement, body: Body) ->
     return SelectPage(
         table,
         None if index is None else index.name,
-        [pick_columns(statement.columns, item) for item in found],
+        await map_in_turns(partial(pick_columns, statement.columns), found),
         cost,
         _make_token(body, position, start) if more else None,
         start,
