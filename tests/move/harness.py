@@ -37,12 +37,12 @@ COUNTER_KEYS: Final = [{"group": f"g{number % 3}", "number": number} for number 
 WAIT_SECONDS: Final = 90.0
 
 
-def environment(data_dir: Path, url: str) -> dict[str, str]:
+def environment(data_dir: Path, url: str, prefix: str) -> dict[str, str]:
     """The settings of a move between a data directory and a service."""
     return {
         "TALLY_DATA_DIR": str(data_dir),
         "TALLY_DYNAMODB_ENDPOINT": url,
-        "TALLY_DYNAMODB_TABLE_PREFIX": "moved-",
+        "TALLY_DYNAMODB_TABLE_PREFIX": prefix,
         "AWS_ACCESS_KEY_ID": "tally",
         "AWS_SECRET_ACCESS_KEY": "tally-secret",
         "AWS_REGION": "us-east-1",
@@ -94,6 +94,15 @@ class MovingProcess:
         assert self._process.returncode is None, text
 
 
+async def kill_at_random(process: MovingProcess, rng: random.Random, times: int) -> None:
+    """Kill the process several times, and start it again at once."""
+    for _ in range(times):
+        await asyncio.sleep(rng.uniform(0.1, 8.0))
+        process.check_running()
+        await process.kill()
+        await process.start()
+
+
 @dataclass
 class Acknowledged:
     """What writers were told: unique items, deleted ones, and increments per counter.
@@ -138,6 +147,11 @@ class Servers:
         for task in self._tasks:
             if task.done():
                 task.result()
+
+    async def wait_for_writes(self, count: int, *checks: Callable[[], None]) -> None:
+        """Wait until so many more writes were acknowledged."""
+        end = self.acknowledged.writes + count
+        await wait_for(self._variables, lambda _: self.acknowledged.writes > end, *checks)
 
     async def _write_until_cancelled(self) -> None:
         side = self._active
@@ -246,13 +260,13 @@ async def check_acknowledged(engine: Engine, known: Acknowledged) -> None:
             assert (await engine.get(Get(EXPIRING, key, consistent=True))).item is not None, name
     for name in known.deleted:
         assert (await engine.get(Get(NOTES, {"id": name}, consistent=True))).item is None, name
-    for key in COUNTER_KEYS:
-        number: Any = key["number"]
-        found = (await engine.get(Get(COUNTERS, key, consistent=True))).item
+    for counter in COUNTER_KEYS:
+        number: Any = counter["number"]
+        found = (await engine.get(Get(COUNTERS, counter, consistent=True))).item
         count = 0 if found is None else found["count"]
-        least = known.increments[number]
-        most = least + known.unknown_increments[number]
-        assert least <= count <= most, (key, count, least, most)
+        smallest = known.increments[number]
+        largest = smallest + known.unknown_increments[number]
+        assert smallest <= count <= largest, (counter, count, smallest, largest)
 
 
 async def compare_all(sides: Sides, active: SideName) -> list[TableComparison]:

@@ -74,8 +74,11 @@ def start(to: Target, rate: Rate = None, overwrite: Overwrite = False) -> None:
             state = await start_move(sides, tables, to, clock, overwrite=overwrite)
             await _run(sides, state, Pace(clock, rate), stop)
 
-    with explained_errors(), moving_process(settings.data_dir):
-        run_until_stopped(move)
+    with explained_errors():
+        if to == "dynamodb" and not (settings.data_dir / FILE_NAME).exists():
+            raise MoveFailed(f"TALLY_DATA_DIR: {settings.data_dir} has no embedded store to move")
+        with moving_process(settings.data_dir):
+            run_until_stopped(move)
 
 
 @move_commands.command("status")
@@ -178,6 +181,7 @@ def _request(choose: Callable[[MoveState], SideName]) -> None:
                 raise MoveFailed(f"The {to} store is active already")
             await request_switch(engine, to)
             if is_moving(settings.data_dir):
+                typer.echo("Requested. The moving process compares both stores first, and waits.")
                 await _wait_for_switch(engine, to, settings.data_dir, clock)
                 return None
             return to

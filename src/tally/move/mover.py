@@ -9,7 +9,7 @@ A switch keeps this order, so that a process killed at any point can repeat it:
 1. Turn on the streams of the passive store, and compare the stores while both are followed.
 2. Pause writes. From here on the active store does not change.
 3. Apply the last changes; compare again if the active store's stream cannot tell that it is read.
-4. Save that the other store is active, with the positions of its streams. This decides the switch.
+4. Save that the other store is active, with positions of its streams. This decides the switch.
 5. Accept writes there, turn off the streams of the other one, and follow in the other direction.
 """
 
@@ -80,6 +80,9 @@ class Mover:
             await self._take_roles()
             positions = None
             async with self._moving(stop):
+                self.activity = "copying"
+                await self._until(lambda: self.state.is_copied)
+                self.activity = "following changes"
                 await self._until(lambda: self._requested is not None and self.state.is_copied)
                 if not stop.is_set():
                     positions = await self._try_switch()
@@ -106,7 +109,6 @@ class Mover:
     @asynccontextmanager
     async def _moving(self, stop: asyncio.Event) -> AsyncIterator[None]:
         """Copy and follow all tables inside the context."""
-        self.activity = "following changes" if self.state.is_copied else "copying"
         self._stop = stop
         active, passive = self._active.engine, self._passive.engine
         self._movers = {
@@ -157,6 +159,9 @@ class Mover:
     async def _prepare_switch(self) -> dict[str, str] | None:
         self.activity = "preparing the switch"
         await self._passive.record(self._tables)
+        # Taken before the pause to keep it short: what follows is applied again, without effect.
+        engine = self._passive.engine
+        positions = {table.name: await engine.stream_position(table) for table in self._tables}
         recorded_at = self._clock.monotonic()
         failed_writes = self._failed_writes
         self.activity = "comparing"
@@ -171,10 +176,7 @@ class Mover:
         await self._apply_last_changes()
         if not self._active.is_exact or self._failed_writes > failed_writes:
             await self._compare_and_repair()
-        if self._stop.is_set():
-            return None
-        engine = self._passive.engine
-        return {table.name: await engine.stream_position(table) for table in self._tables}
+        return None if self._stop.is_set() else positions
 
     def _exchange_roles(self, positions: Mapping[str, str]) -> None:
         state = self.state

@@ -13,6 +13,7 @@ from typing import Final
 
 from tally.instance.repository.write_fences import WRITE_FENCES
 from tally.kit.clock import Clock
+from tally.kit.durable_directory import create_directory
 from tally.move.comparison import Comparer, TableComparison
 from tally.move.errors import MoveFailed
 from tally.move.sides import Side, Sides
@@ -63,6 +64,7 @@ def is_moving(data_dir: Path) -> bool:
 
 
 def _open_lock(data_dir: Path) -> int:
+    create_directory(data_dir, 0o700)
     return os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
