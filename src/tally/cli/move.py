@@ -20,6 +20,7 @@ from tally.move.comparison import TableComparison
 from tally.move.errors import MoveFailed
 from tally.move.mover import Mover
 from tally.move.moves import (
+    abandon_dynamodb,
     finish_move,
     is_moving,
     moved_tables,
@@ -57,6 +58,15 @@ Rate = Annotated[
 Overwrite = Annotated[
     bool,
     typer.Option("--overwrite", help="Replace the items that the target's tables already have."),
+]
+
+
+Abandon = Annotated[
+    bool,
+    typer.Option(
+        "--abandon-dynamodb",
+        help="Use the embedded store as it is, without the changes that only DynamoDB has.",
+    ),
 ]
 
 
@@ -141,13 +151,16 @@ def back() -> None:
 
 
 @move_commands.command("finish")
-def finish() -> None:
+def finish(abandon: Abandon = False) -> None:
     """End the move: the active store stays in use, and the other one no longer follows it."""
     settings, clock = _prepare(), SystemClock()
     tables = moved_tables(CATALOGUE.tables())
 
     async def end() -> SideName:
         async with open_sides(settings, clock) as sides:
+            if abandon:
+                await abandon_dynamodb(sides.embedded, tables)
+                return "embedded"
             state = await _current(sides.embedded.engine)
             await finish_move(sides, state, tables)
             return state.active

@@ -13,7 +13,7 @@ from tally.move.mover import Mover
 from tally.move.state import MoveState, SideName
 
 REFRESH_SECONDS: Final = 0.25
-LINE_SECONDS: Final = 10.0
+LINE_SECONDS: Final = 1.0
 
 
 async def shown_progress(

@@ -16,7 +16,7 @@ from tally.kit.clock import Clock
 from tally.kit.durable_directory import create_directory
 from tally.move.comparison import Comparer, TableComparison
 from tally.move.errors import MoveFailed
-from tally.move.sides import Side, Sides
+from tally.move.sides import EmbeddedSide, Side, Sides
 from tally.move.state import (
     DYNAMODB,
     EMBEDDED,
@@ -125,6 +125,13 @@ async def finish_move(sides: Sides, state: MoveState, tables: Sequence[Table]) -
     await active.use_declared(tables)
     await active.accept_writes()
     await delete_state(sides.embedded.engine)
+
+
+async def abandon_dynamodb(embedded: EmbeddedSide, tables: Sequence[Table]) -> None:
+    """Let servers use the embedded store as it is, without contacting DynamoDB."""
+    await embedded.use_declared(tables)
+    await embedded.accept_writes()
+    await delete_state(embedded.engine)
 
 
 async def _check_source(source: Side, tables: Sequence[Table]) -> None:
