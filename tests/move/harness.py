@@ -35,6 +35,7 @@ ROOT: Final = Path(__file__).parent.parent.parent
 CLOCK: Final = SystemClock()
 COUNTER_KEYS: Final = [{"group": f"g{number % 3}", "number": number} for number in range(9)]
 WAIT_SECONDS: Final = 90.0
+PAUSE_SECONDS: Final = 0.02
 
 
 def environment(data_dir: Path, url: str, prefix: str) -> dict[str, str]:
@@ -171,7 +172,7 @@ class Servers:
                 await asyncio.sleep(0.05)
             except StoreUnavailable:
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(PAUSE_SECONDS)  # as slow as the emulators apply changes
 
     async def _write(self, engine: Engine) -> None:
         choice = self._rng.random()

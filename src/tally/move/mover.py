@@ -44,6 +44,7 @@ OVERLAP_SECONDS: Final = 5.0
 # A stream without changes for this long is read to its end; the comparison finds later ones.
 QUIET_SECONDS: Final = 3.0
 MAX_COMPARED_TABLES: Final = 4  # at the same time
+MAX_REPAIRED_ITEMS: Final = 100_000  # per table and attempt
 _REPAIR_ATTEMPTS: Final = 3
 
 
@@ -65,6 +66,11 @@ class Mover:
         self._paused_at: float | None = None
         self._requested: SideName | None = None
         self._stop = asyncio.Event()
+
+    @property
+    def lag_seconds(self) -> float:
+        """Return how far the passive store is behind."""
+        return max((mover.lag_seconds for mover in self._movers.values()), default=0.0)
 
     @property
     def _active(self) -> Side:
@@ -232,7 +238,9 @@ class Mover:
         async def wait() -> None:
             await self._until_applied(table)
 
-        comparer = Comparer(self._active.engine, self._passive.engine, self._clock, wait)
+        comparer = Comparer(
+            self._active.engine, self._passive.engine, self._clock, wait, MAX_REPAIRED_ITEMS
+        )
         mover = self._movers[table.name]
         for _ in range(_REPAIR_ATTEMPTS):
             comparison = await comparer.compare(table)
