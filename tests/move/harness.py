@@ -25,10 +25,12 @@ from tally.move.state import (
     request_switch,
 )
 from tally.settings import Settings, read_settings
-from tally.store.api import Delete, Engine, Get, Put, Transaction, Update
+from tally.store.api import Delete, Engine, Get, Put, Scan, Transaction, Update
 from tally.store.errors import StoreUnavailable, WritesPaused
 from tally.store.expressions import F
+from tally.store.schema import Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.values import Item
 from tests.move.move_program import COUNTERS, EXPIRING, NOTES, TABLES
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -253,14 +255,13 @@ async def wait_for(
 
 async def check_acknowledged(engine: Engine, known: Acknowledged) -> None:
     """Every acknowledged write is in the store, and each increment once."""
+    notes = {item["id"]: item async for item in _scan(engine, NOTES)}
+    entries = {item["at"] async for item in _scan(engine, EXPIRING)}
     for name, text in known.items.items():
         if name not in known.unknown_items:
-            item = (await engine.get(Get(NOTES, {"id": name}, consistent=True))).item
-            assert item == {"id": name, "text": text, "size": 10}, name
-            key = {"id": name[:2], "at": name}
-            assert (await engine.get(Get(EXPIRING, key, consistent=True))).item is not None, name
-    for name in known.deleted:
-        assert (await engine.get(Get(NOTES, {"id": name}, consistent=True))).item is None, name
+            assert notes.get(name) == {"id": name, "text": text, "size": 10}, name
+            assert name in entries, name
+    assert not known.deleted & notes.keys()
     for counter in COUNTER_KEYS:
         number: Any = counter["number"]
         found = (await engine.get(Get(COUNTERS, counter, consistent=True))).item
@@ -268,6 +269,17 @@ async def check_acknowledged(engine: Engine, known: Acknowledged) -> None:
         smallest = known.increments[number]
         largest = smallest + known.unknown_increments[number]
         assert smallest <= count <= largest, (counter, count, smallest, largest)
+
+
+async def _scan(engine: Engine, table: Table) -> AsyncIterator[Item]:
+    start: Item | None = None
+    while True:
+        page = await engine.scan(Scan(table, start=start, consistent=True))
+        for item in page.items:
+            yield item
+        start = page.next
+        if start is None:
+            return
 
 
 async def compare_all(sides: Sides, active: SideName) -> list[TableComparison]:

@@ -41,6 +41,9 @@ POLL_SECONDS: Final = 0.05
 # Changes of the last seconds before a switch are in both stores' streams: consumers that are this
 # far behind miss none.
 OVERLAP_SECONDS: Final = 5.0
+# Every second behind is a second of the pause.
+MAX_LAG_SECONDS: Final = 1.0
+MAX_CATCH_UP_SECONDS: Final = 300.0
 # A stream without changes for this long is read to its end; the comparison finds later ones.
 QUIET_SECONDS: Final = 3.0
 MAX_COMPARED_TABLES: Final = 4  # at the same time
@@ -173,6 +176,7 @@ class Mover:
         self.activity = "comparing"
         await self._compare_and_repair()
         await self._until(lambda: self._clock.monotonic() - recorded_at > OVERLAP_SECONDS)
+        await self._wait_for_small_lag()
         if self._stop.is_set():
             return None
         self.activity = "writes are paused"
@@ -183,6 +187,19 @@ class Mover:
         if not self._active.is_exact or self._failed_writes > failed_writes:
             await self._compare_and_repair()
         return None if self._stop.is_set() else positions
+
+    async def _wait_for_small_lag(self) -> None:
+        """Wait until few changes remain for the pause; raise MoveFailed if they stay many."""
+        self.activity = f"waiting until less than {MAX_LAG_SECONDS:.0f} s behind"
+        end = self._clock.monotonic() + MAX_CATCH_UP_SECONDS
+        await self._until(
+            lambda: self.lag_seconds < MAX_LAG_SECONDS or self._clock.monotonic() > end
+        )
+        if self.lag_seconds >= MAX_LAG_SECONDS:
+            raise MoveFailed(
+                f"The {self.state.passive} store is {self.lag_seconds:.0f} s behind:"
+                " switch when servers write less"
+            )
 
     def _exchange_roles(self, positions: Mapping[str, str]) -> None:
         state = self.state
