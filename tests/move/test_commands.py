@@ -13,7 +13,7 @@ from tests.move.harness import environment
 from tests.test_cli import started, tally
 
 
-@pytest.mark.parametrize("command", ["verify", "switch", "back", "finish"])
+@pytest.mark.parametrize("command", ["switch", "finish"])
 def test_commands_without_a_move_say_how_to_start_one(tmp_path: Path, command: str) -> None:
     result = tally(tmp_path, "move", command)
     assert result.returncode == 2, result

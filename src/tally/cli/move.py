@@ -97,9 +97,11 @@ def status(as_json: AsJson = False) -> None:
     settings = _prepare()
 
     async def show() -> None:
-        async with _open_embedded(settings) as engine:
-            state = await load_state(engine)
-            requested = await requested_side(engine)
+        state = requested = None
+        if (settings.data_dir / FILE_NAME).exists():
+            async with open_sqlite(settings.data_dir) as engine:
+                state = await load_state(engine)
+                requested = await requested_side(engine)
         if state is None:
             typer.echo("null" if as_json else NO_MOVE)
         elif as_json:
