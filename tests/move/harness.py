@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tally.app import open_engine
 from tally.kit.clock import SystemClock
@@ -36,8 +36,8 @@ from tests.move.move_program import COUNTERS, EXPIRING, NOTES, TABLES
 ROOT: Final = Path(__file__).parent.parent.parent
 CLOCK: Final = SystemClock()
 COUNTER_KEYS: Final = [{"group": f"g{number % 3}", "number": number} for number in range(9)]
-WAIT_SECONDS: Final = 90.0
-PAUSE_SECONDS: Final = 0.02
+WAIT_SECONDS: Final = 200.0
+PAUSE_SECONDS: Final = 0.04
 
 
 def environment(data_dir: Path, url: str, prefix: str) -> dict[str, str]:
@@ -58,13 +58,20 @@ def settings_of(variables: Mapping[str, str], side: SideName) -> Settings:
 
 
 class MovingProcess:
-    """The process that moves; it can be killed and started again."""
+    """The process that moves, while the context is open; it can be killed and started again."""
 
     def __init__(self, variables: Mapping[str, str], to: SideName, log: Path) -> None:
         self._variables = {**os.environ, **variables}
         self._to = to
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
 
     async def start(self) -> None:
         with self._log.open("ab") as log:
@@ -286,7 +293,7 @@ async def compare_all(sides: Sides, active: SideName) -> list[TableComparison]:
     other: SideName = "dynamodb" if active == EMBEDDED else "embedded"
 
     async def wait() -> None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(5.0)  # the passive store may be behind on a busy machine
 
     engines = sides.side(active).engine, sides.side(other).engine
     comparer = Comparer(*engines, CLOCK, wait)

@@ -51,19 +51,19 @@ async def test_a_killed_and_resumed_move_keeps_every_acknowledged_write(
     process = MovingProcess(variables, "dynamodb", tmp_path / "move.log")
     servers = Servers(variables, "embedded")
     checks = process.check_running, servers.check_running
-    async with servers.writing(1):
-        await process.start()
-        await wait_for(variables, lambda state: state.is_copied, *checks)
-        await process.kill()
-        await process.start()
-        await switch(variables, "dynamodb")
-        await wait_for(variables, lambda state: state.is_switching, *checks)
-        await process.kill()
-        await process.start()
-        await wait_for(variables, lambda state: state.active == "dynamodb", *checks)
-        await servers.wait_for_writes(20, *checks)
-    await check_moved(variables, servers, "dynamodb")
-    assert await process.stop() == 0
+    async with process:
+        async with servers.writing(1):
+            await wait_for(variables, lambda state: state.is_copied, *checks)
+            await process.kill()
+            await process.start()
+            await switch(variables, "dynamodb")
+            await wait_for(variables, lambda state: state.is_switching, *checks)
+            await process.kill()
+            await process.start()
+            await wait_for(variables, lambda state: state.active == "dynamodb", *checks)
+            await servers.wait_for_writes(20, *checks)
+        await check_moved(variables, servers, "dynamodb")
+        assert await process.stop() == 0
     assert servers.acknowledged.writes > 100
 
 
@@ -80,18 +80,18 @@ async def test_a_move_under_load_goes_there_and_back_despite_kills(
             await sides.side(origin).engine.ensure_table(table)
     process = MovingProcess(variables, target, tmp_path / "move.log")
     servers = Servers(variables, origin)
-    async with servers.writing(6):
-        await process.start()
-        checks = process.check_running, servers.check_running
-        await wait_for(variables, lambda state: state.is_copied, *checks)
-        for to in (target, origin, target):
-            await switch(variables, to)
-            await kill_at_random(process, rng, times=4)
-            await wait_for(variables, lambda state: state.active == to, *checks)  # noqa: B023
-            await kill_at_random(process, rng, times=1)
-            await servers.wait_for_writes(200, *checks)
-    await check_moved(variables, servers, target)
-    assert await process.stop() == 0
+    checks = process.check_running, servers.check_running
+    async with process:
+        async with servers.writing(4):
+            await wait_for(variables, lambda state: state.is_copied, *checks)
+            for to in (target, origin, target):
+                await switch(variables, to)
+                await kill_at_random(process, rng, times=3)
+                await wait_for(variables, lambda state: state.active == to, *checks)  # noqa: B023
+                await kill_at_random(process, rng, times=1)
+                await servers.wait_for_writes(100, *checks)
+        await check_moved(variables, servers, target)
+        assert await process.stop() == 0
     assert servers.acknowledged.rejected > 0
 
 

@@ -101,7 +101,7 @@ class TableMover:
 
     async def _apply(self, keys: Sequence[Key]) -> None:
         """Write the current items at these keys of the active table to the passive table."""
-        for chunk in chunks(keys, MAX_BATCH_GET):
+        for chunk in chunks(keys, PAGE_ITEMS):
             found = await self._read(chunk)
             names = self.table.key_names
             existing = {tuple(item[name] for name in names) for item in found}
@@ -182,11 +182,12 @@ class TableMover:
 
     async def _read(self, keys: Sequence[Key]) -> list[Item]:
         found: list[Item] = []
-        unread = tuple(keys)
-        while unread:
-            result = await self._active.batch_get(BatchGet(self.table, unread, consistent=True))
-            found += self._unexpired(result.items)
-            unread = result.unprocessed
+        for chunk in chunks(keys, MAX_BATCH_GET):
+            unread = tuple(chunk)
+            while unread:
+                result = await self._active.batch_get(BatchGet(self.table, unread, consistent=True))
+                found += self._unexpired(result.items)
+                unread = result.unprocessed
         return found
 
     async def _write(self, puts: Sequence[Item], deletes: Sequence[Key]) -> None:
