@@ -115,7 +115,7 @@ async def kill_at_random(process: MovingProcess, rng: random.Random, times: int)
 
 @dataclass
 class Acknowledged:
-    """What writers were told: unique items, deleted ones, and increments per counter.
+    """What was acknowledged: unique items, deleted ones, and increments per counter.
 
     Outcomes of unacknowledged writes are unknown.
     """

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from tally.app import CATALOGUE
-from tally.cli.move_progress import describe, shown_progress
+from tally.cli.move_progress import describe_move, shown_progress
 from tally.cli.startup import AsJson, explained_errors, load_settings
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.data_directory import secure_data_directory
@@ -107,7 +107,7 @@ def status(as_json: AsJson = False) -> None:
         elif as_json:
             typer.echo(msgspec.json.encode(state).decode())
         else:
-            for line in describe(state, requested, is_moving=is_moving(settings.data_dir)):
+            for line in describe_move(state, requested, is_moving=is_moving(settings.data_dir)):
                 typer.echo(line)
 
     with explained_errors():

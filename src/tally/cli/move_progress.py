@@ -71,7 +71,9 @@ def totals(state: MoveState) -> tuple[int, int, int]:
     )
 
 
-def describe(state: MoveState, requested: SideName | None, *, is_moving: bool) -> Iterator[str]:
+def describe_move(
+    state: MoveState, requested: SideName | None, *, is_moving: bool
+) -> Iterator[str]:
     """Describe the move line by line."""
     copied, expected, applied = totals(state)
     saved = datetime.fromtimestamp(state.saved_at / 1000, UTC).isoformat(timespec="seconds")

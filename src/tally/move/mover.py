@@ -23,7 +23,7 @@ from tally.kit.tasks import cancel_all
 from tally.move.comparison import Comparer
 from tally.move.errors import MoveFailed
 from tally.move.pace import Pace
-from tally.move.sides import Side, Sides
+from tally.move.sides import Sides, StoreSide
 from tally.move.state import (
     MoveState,
     SideName,
@@ -76,11 +76,11 @@ class Mover:
         return max((mover.lag_seconds for mover in self._movers.values()), default=0.0)
 
     @property
-    def _active(self) -> Side:
+    def _active(self) -> StoreSide:
         return self._sides.side(self.state.active)
 
     @property
-    def _passive(self) -> Side:
+    def _passive(self) -> StoreSide:
         return self._sides.side(self.state.passive)
 
     async def run(self, stop: asyncio.Event) -> None:
