@@ -15,13 +15,14 @@ from typing import Any, Final, Self
 from tally.app import open_engine
 from tally.kit.clock import SystemClock
 from tally.kit.tasks import cancel_all
-from tally.move.comparison import Comparer, TableComparison
+from tally.move.comparison import Comparer, Difference
 from tally.move.sides import Sides, open_sides
 from tally.move.state import (
     EMBEDDED,
     MoveState,
     SideName,
     load_state,
+    other_side,
     request_switch,
 )
 from tally.settings import Settings, read_settings
@@ -38,6 +39,7 @@ CLOCK: Final = SystemClock()
 COUNTER_KEYS: Final = [{"group": f"g{number % 3}", "number": number} for number in range(9)]
 WAIT_SECONDS: Final = 200.0
 PAUSE_SECONDS: Final = 0.04
+MAX_COMPARISONS: Final = 20
 
 
 def environment(data_dir: Path, url: str, prefix: str) -> dict[str, str]:
@@ -289,15 +291,24 @@ async def _scan(engine: Engine, table: Table) -> AsyncIterator[Item]:
             return
 
 
-async def compare_all(sides: Sides, active: SideName) -> list[TableComparison]:
-    other: SideName = "dynamodb" if active == EMBEDDED else "embedded"
+async def wait_until_equal(sides: Sides, active: SideName) -> None:
+    """Wait until the passive store has caught up; fail with the differences that remain."""
 
     async def wait() -> None:
-        await asyncio.sleep(5.0)  # the passive store may be behind on a busy machine
+        await asyncio.sleep(1.0)
 
-    engines = sides.side(active).engine, sides.side(other).engine
+    engines = sides.side(active).engine, sides.side(other_side(active)).engine
     comparer = Comparer(*engines, CLOCK, wait)
-    return [await comparer.compare(table) for table in TABLES]
+    differences: list[Difference] = []
+    for _ in range(MAX_COMPARISONS):
+        differences = [
+            difference
+            for table in TABLES
+            for difference in (await comparer.compare(table)).differences
+        ]
+        if not differences:
+            return
+    assert differences == []
 
 
 @asynccontextmanager

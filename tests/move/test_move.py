@@ -13,12 +13,12 @@ from tests.move.harness import (
     MovingProcess,
     Servers,
     check_acknowledged,
-    compare_all,
     environment,
     kill_at_random,
     opened_sides,
     switch,
     wait_for,
+    wait_until_equal,
 )
 from tests.move.move_program import TABLES
 from tests.store.emulators import dynamodb_local, ministack
@@ -29,7 +29,8 @@ from tests.store.emulators import dynamodb_local, ministack
 )
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a DynamoDB emulator."""
-    with (dynamodb_local if request.param == "local" else ministack)() as found:
+    is_local = request.param == "local"
+    with dynamodb_local() if is_local else ministack("dynamodb,dynamodbstreams") as found:
         yield found
 
 
@@ -99,6 +100,5 @@ async def check_moved(variables: dict[str, str], servers: Servers, active: SideN
     """Every acknowledged write is in the active store, and the other store follows it."""
     async with opened_sides(variables) as sides:
         await check_acknowledged(sides.side(active).engine, servers.acknowledged)
-        comparisons = await compare_all(sides, active)
-        assert not [found for found in comparisons if found.differences]
+        await wait_until_equal(sides, active)
         await check_acknowledged(sides.side(other_side(active)).engine, servers.acknowledged)
