@@ -10,39 +10,44 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tally.app import open_engine
 from tally.kit.clock import SystemClock
 from tally.kit.tasks import cancel_all
-from tally.move.comparison import Comparer, TableComparison
+from tally.move.comparison import Comparer, Difference
 from tally.move.sides import Sides, open_sides
 from tally.move.state import (
     EMBEDDED,
     MoveState,
     SideName,
     load_state,
+    other_side,
     request_switch,
 )
 from tally.settings import Settings, read_settings
-from tally.store.api import Delete, Engine, Get, Put, Transaction, Update
+from tally.store.api import Delete, Engine, Get, Put, Scan, Transaction, Update
 from tally.store.errors import StoreUnavailable, WritesPaused
 from tally.store.expressions import F
+from tally.store.schema import Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
+from tally.store.values import Item
 from tests.move.move_program import COUNTERS, EXPIRING, NOTES, TABLES
 
 ROOT: Final = Path(__file__).parent.parent.parent
 CLOCK: Final = SystemClock()
 COUNTER_KEYS: Final = [{"group": f"g{number % 3}", "number": number} for number in range(9)]
-WAIT_SECONDS: Final = 90.0
+WAIT_SECONDS: Final = 200.0
+PAUSE_SECONDS: Final = 0.04
+MAX_COMPARISONS: Final = 20
 
 
-def environment(data_dir: Path, url: str) -> dict[str, str]:
+def environment(data_dir: Path, url: str, prefix: str) -> dict[str, str]:
     """The settings of a move between a data directory and a service."""
     return {
         "TALLY_DATA_DIR": str(data_dir),
         "TALLY_DYNAMODB_ENDPOINT": url,
-        "TALLY_DYNAMODB_TABLE_PREFIX": "moved-",
+        "TALLY_DYNAMODB_TABLE_PREFIX": prefix,
         "AWS_ACCESS_KEY_ID": "tally",
         "AWS_SECRET_ACCESS_KEY": "tally-secret",
         "AWS_REGION": "us-east-1",
@@ -55,13 +60,20 @@ def settings_of(variables: Mapping[str, str], side: SideName) -> Settings:
 
 
 class MovingProcess:
-    """The process that moves; it can be killed and started again."""
+    """The process that moves, while the context is open; it can be killed and started again."""
 
     def __init__(self, variables: Mapping[str, str], to: SideName, log: Path) -> None:
         self._variables = {**os.environ, **variables}
         self._to = to
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
 
     async def start(self) -> None:
         with self._log.open("ab") as log:
@@ -94,9 +106,18 @@ class MovingProcess:
         assert self._process.returncode is None, text
 
 
+async def kill_at_random(process: MovingProcess, rng: random.Random, times: int) -> None:
+    """Kill the process several times, and start it again at once."""
+    for _ in range(times):
+        await asyncio.sleep(rng.uniform(0.1, 8.0))
+        process.check_running()
+        await process.kill()
+        await process.start()
+
+
 @dataclass
 class Acknowledged:
-    """What writers were told: unique items, deleted ones, and increments per counter.
+    """What was acknowledged: unique items, deleted ones, and increments per counter.
 
     Outcomes of unacknowledged writes are unknown.
     """
@@ -139,6 +160,11 @@ class Servers:
             if task.done():
                 task.result()
 
+    async def wait_for_writes(self, count: int, *checks: Callable[[], None]) -> None:
+        """Wait until so many more writes were acknowledged."""
+        end = self.acknowledged.writes + count
+        await wait_for(self._variables, lambda _: self.acknowledged.writes > end, *checks)
+
     async def _write_until_cancelled(self) -> None:
         side = self._active
         while True:
@@ -157,7 +183,7 @@ class Servers:
                 await asyncio.sleep(0.05)
             except StoreUnavailable:
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(PAUSE_SECONDS)  # as slow as the emulators apply changes
 
     async def _write(self, engine: Engine) -> None:
         choice = self._rng.random()
@@ -238,32 +264,51 @@ async def wait_for(
 
 async def check_acknowledged(engine: Engine, known: Acknowledged) -> None:
     """Every acknowledged write is in the store, and each increment once."""
+    notes = {item["id"]: item async for item in _scan(engine, NOTES)}
+    entries = {item["at"] async for item in _scan(engine, EXPIRING)}
     for name, text in known.items.items():
         if name not in known.unknown_items:
-            item = (await engine.get(Get(NOTES, {"id": name}, consistent=True))).item
-            assert item == {"id": name, "text": text, "size": 10}, name
-            key = {"id": name[:2], "at": name}
-            assert (await engine.get(Get(EXPIRING, key, consistent=True))).item is not None, name
-    for name in known.deleted:
-        assert (await engine.get(Get(NOTES, {"id": name}, consistent=True))).item is None, name
-    for key in COUNTER_KEYS:
-        number: Any = key["number"]
-        found = (await engine.get(Get(COUNTERS, key, consistent=True))).item
+            assert notes.get(name) == {"id": name, "text": text, "size": 10}, name
+            assert name in entries, name
+    assert not known.deleted & notes.keys()
+    for counter in COUNTER_KEYS:
+        number: Any = counter["number"]
+        found = (await engine.get(Get(COUNTERS, counter, consistent=True))).item
         count = 0 if found is None else found["count"]
-        least = known.increments[number]
-        most = least + known.unknown_increments[number]
-        assert least <= count <= most, (key, count, least, most)
+        smallest = known.increments[number]
+        largest = smallest + known.unknown_increments[number]
+        assert smallest <= count <= largest, (counter, count, smallest, largest)
 
 
-async def compare_all(sides: Sides, active: SideName) -> list[TableComparison]:
-    other: SideName = "dynamodb" if active == EMBEDDED else "embedded"
+async def _scan(engine: Engine, table: Table) -> AsyncIterator[Item]:
+    start: Item | None = None
+    while True:
+        page = await engine.scan(Scan(table, start=start, consistent=True))
+        for item in page.items:
+            yield item
+        start = page.next
+        if start is None:
+            return
+
+
+async def wait_until_equal(sides: Sides, active: SideName) -> None:
+    """Wait until the passive store has caught up; fail with the differences that remain."""
 
     async def wait() -> None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.0)
 
-    engines = sides.side(active).engine, sides.side(other).engine
+    engines = sides.side(active).engine, sides.side(other_side(active)).engine
     comparer = Comparer(*engines, CLOCK, wait)
-    return [await comparer.compare(table) for table in TABLES]
+    differences: list[Difference] = []
+    for _ in range(MAX_COMPARISONS):
+        differences = [
+            difference
+            for table in TABLES
+            for difference in (await comparer.compare(table)).differences
+        ]
+        if not differences:
+            return
+    assert differences == []
 
 
 @asynccontextmanager

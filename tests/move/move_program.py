@@ -8,8 +8,10 @@ import os
 import sys
 from typing import Final
 
+from tally.cli.move_progress import shown_progress
 from tally.kit.clock import SystemClock
 from tally.kit.server import run_until_stopped
+from tally.kit.tasks import running_loops
 from tally.move.mover import Mover
 from tally.move.moves import moving_process, start_move
 from tally.move.pace import Pace
@@ -37,7 +39,8 @@ def move(to: SideName) -> None:
         async with open_sides(settings, clock) as sides:
             state = await start_move(sides, TABLES, to, clock, overwrite=False)
             mover = Mover(sides, state, TABLES, Pace(clock, None))
-            await mover.run(stop)
+            async with running_loops(shown_progress(mover, clock, str)):
+                await mover.run(stop)
 
     with moving_process(settings.data_dir):
         run_until_stopped(run)

@@ -262,15 +262,15 @@ def dynoxide(database: Path | None = None) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def ministack() -> Iterator[str]:
-    """Run ministack with DynamoDB only; yields its URL."""
+def ministack(services: str = "dynamodb") -> Iterator[str]:
+    """Run ministack with DynamoDB only, or with its streams too; yields its URL."""
     with tempfile.TemporaryDirectory(prefix="tally-ministack-") as folder:
 
         def start(port: int) -> _Start:
             environment = {
                 "GATEWAY_PORT": str(port),
                 "BIND_HOST": "127.0.0.1",
-                "SERVICES": "dynamodb",
+                "SERVICES": services,
                 "SFTP_ENABLED": "0",
                 "IOT_MTLS_ENABLED": "0",
                 "LOG_LEVEL": "ERROR",

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from tally.app import CATALOGUE
-from tally.cli.move_progress import describe, shown_progress
+from tally.cli.move_progress import describe_move, shown_progress
 from tally.cli.startup import AsJson, explained_errors, load_settings
 from tally.kit.clock import Clock, SystemClock
 from tally.kit.data_directory import secure_data_directory
@@ -20,6 +20,7 @@ from tally.move.comparison import TableComparison
 from tally.move.errors import MoveFailed
 from tally.move.mover import Mover
 from tally.move.moves import (
+    abandon_dynamodb,
     finish_move,
     is_moving,
     moved_tables,
@@ -60,6 +61,15 @@ Overwrite = Annotated[
 ]
 
 
+Abandon = Annotated[
+    bool,
+    typer.Option(
+        "--abandon-dynamodb",
+        help="Use the embedded store as it is, without the changes that only DynamoDB has.",
+    ),
+]
+
+
 @move_commands.command("start")
 def start(to: Target, rate: Rate = None, overwrite: Overwrite = False) -> None:
     """Start or resume a move: copy all items, then follow changes until stopped.
@@ -74,8 +84,11 @@ def start(to: Target, rate: Rate = None, overwrite: Overwrite = False) -> None:
             state = await start_move(sides, tables, to, clock, overwrite=overwrite)
             await _run(sides, state, Pace(clock, rate), stop)
 
-    with explained_errors(), moving_process(settings.data_dir):
-        run_until_stopped(move)
+    with explained_errors():
+        if to == "dynamodb" and not (settings.data_dir / FILE_NAME).exists():
+            raise MoveFailed(f"TALLY_DATA_DIR: {settings.data_dir} has no embedded store to move")
+        with moving_process(settings.data_dir):
+            run_until_stopped(move)
 
 
 @move_commands.command("status")
@@ -84,15 +97,17 @@ def status(as_json: AsJson = False) -> None:
     settings = _prepare()
 
     async def show() -> None:
-        async with _open_embedded(settings) as engine:
-            state = await load_state(engine)
-            requested = await requested_side(engine)
+        state = requested = None
+        if (settings.data_dir / FILE_NAME).exists():
+            async with open_sqlite(settings.data_dir) as engine:
+                state = await load_state(engine)
+                requested = await requested_side(engine)
         if state is None:
             typer.echo("null" if as_json else NO_MOVE)
         elif as_json:
             typer.echo(msgspec.json.encode(state).decode())
         else:
-            for line in describe(state, requested, is_moving=is_moving(settings.data_dir)):
+            for line in describe_move(state, requested, is_moving=is_moving(settings.data_dir)):
                 typer.echo(line)
 
     with explained_errors():
@@ -138,13 +153,16 @@ def back() -> None:
 
 
 @move_commands.command("finish")
-def finish() -> None:
+def finish(abandon: Abandon = False) -> None:
     """End the move: the active store stays in use, and the other one no longer follows it."""
     settings, clock = _prepare(), SystemClock()
     tables = moved_tables(CATALOGUE.tables())
 
     async def end() -> SideName:
         async with open_sides(settings, clock) as sides:
+            if abandon:
+                await abandon_dynamodb(sides.embedded, tables)
+                return "embedded"
             state = await _current(sides.embedded.engine)
             await finish_move(sides, state, tables)
             return state.active
@@ -178,6 +196,7 @@ def _request(choose: Callable[[MoveState], SideName]) -> None:
                 raise MoveFailed(f"The {to} store is active already")
             await request_switch(engine, to)
             if is_moving(settings.data_dir):
+                typer.echo("Requested. The moving process compares both stores first, and waits.")
                 await _wait_for_switch(engine, to, settings.data_dir, clock)
                 return None
             return to

@@ -25,12 +25,12 @@ async def shown_progress(
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[applied]:,} changes"),
+        TextColumn("{task.fields[applied]:,} changes, {task.fields[lag]:.1f} s behind"),
     )
     is_terminal = sys.stderr.isatty()
     active, printed_at, failure = mover.state.active, float("-inf"), mover.state.failure
     with Progress(*columns, disable=not is_terminal) as progress:
-        task = progress.add_task("", total=None, applied=0)
+        task = progress.add_task("", total=None, applied=0, lag=0.0)
         while True:
             copied, expected, applied = totals(mover.state)
             progress.update(
@@ -39,6 +39,7 @@ async def shown_progress(
                 completed=copied,
                 total=max(copied, expected),
                 applied=applied,
+                lag=mover.lag_seconds,
             )
             state = mover.state
             if state.active != active and mover.pause_seconds is not None:
@@ -55,7 +56,7 @@ async def shown_progress(
                 printed_at = clock.monotonic()
                 typer.echo(
                     f"{mover.activity}: {copied:,} of {expected:,} items copied,"
-                    f" {applied:,} changes applied"
+                    f" {applied:,} changes applied, {mover.lag_seconds:.1f} s behind"
                 )
             await clock.sleep(REFRESH_SECONDS)
 
@@ -70,7 +71,9 @@ def totals(state: MoveState) -> tuple[int, int, int]:
     )
 
 
-def describe(state: MoveState, requested: SideName | None, *, is_moving: bool) -> Iterator[str]:
+def describe_move(
+    state: MoveState, requested: SideName | None, *, is_moving: bool
+) -> Iterator[str]:
     """Describe the move line by line."""
     copied, expected, applied = totals(state)
     saved = datetime.fromtimestamp(state.saved_at / 1000, UTC).isoformat(timespec="seconds")

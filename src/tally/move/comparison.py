@@ -8,23 +8,25 @@ change on its way to the passive store disappears or becomes another one, but a 
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import ormsgpack
 
 from tally.kit.clock import Clock
-from tally.store.api import Engine, Query, Scan
+from tally.store.api import MAX_BATCH_GET, BatchGet, Engine, Query, Scan
+from tally.store.batching import chunks
 from tally.store.encode import to_wire
-from tally.store.expressions import F
+from tally.store.expressions import Condition, F
 from tally.store.schema import Table
 from tally.store.sqlite.codec import pack, unpack
 from tally.store.values import Item, Key
 
 PAGE_ITEMS: Final = 500
-MAX_REPORTED: Final = 1_000  # differences per table, or a few more
-ROUNDS: Final = 4  # in which a difference must be the same
+MAX_REPORTED: Final = 1_000  # differences per table
+MAX_SUSPECTED: Final = 5_000  # items that are read again at the same time
+ROUNDS: Final = 3  # of further reads in which a difference must stay the same
 _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << (8 * _DIGEST_BYTES)
 
@@ -56,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """The result for one table; `differences` are those of about `MAX_REPORTED` items."""
+    """The result for one table; `differences` are those of the first items found."""
 
     table: str
     partitions: int
@@ -69,13 +71,15 @@ class TableComparison:
 class Comparer:
     """Compares tables of the active and the passive store.
 
-    `wait` returns once the changes so far should have been applied.
+    `wait` returns once the changes so far should have been applied. The comparison of a table ends
+    soon after `max_differences`.
     """
 
     active: Engine
     passive: Engine
     clock: Clock
     wait: Callable[[], Awaitable[None]]
+    max_differences: int = MAX_REPORTED
 
     async def compare(self, table: Table) -> TableComparison:
         """Compare all partitions, and again those that differ."""
@@ -95,34 +99,83 @@ class Comparer:
     async def _lasting_differences(
         self, table: Table, suspects: Sequence[bytes]
     ) -> list[Difference]:
-        """Return the differences that are the same in every round."""
-        lasting: dict[bytes, Digests] = {}
-        for number in range(ROUNDS):
-            found: dict[bytes, Digests] = {}
-            for partition in suspects:
-                found |= await self._differing_items(table, partition)
-                if len(found) >= MAX_REPORTED:
+        """Compare the items of partitions until `max_differences` are found."""
+        differences: list[Difference] = []
+        suspected: dict[bytes, Digests] = {}
+        for number, partition in enumerate(suspects, start=1):
+            suspected |= await self._differing_items(table, unpack(partition)[0])
+            if len(suspected) >= MAX_SUSPECTED or number == len(suspects):
+                differences += await self._remaining(table, suspected)
+                suspected = {}
+                if len(differences) >= self.max_differences:
                     break
-            if number:
-                found = {key: pair for key, pair in lasting.items() if found.get(key) == pair}
-            lasting = found
-            if not lasting:
-                break
-            name = table.partition.name
-            suspects = [*{pack([unpack(key)[name]]) for key in lasting}]
-            await self.wait()
-        return [_difference(key, pair) for key, pair in lasting.items()]
+        return differences
 
-    async def _differing_items(self, table: Table, partition: bytes) -> dict[bytes, Digests]:
+    async def _remaining(self, table: Table, suspected: dict[bytes, Digests]) -> list[Difference]:
+        """Return the differences that stay the same while changes are applied."""
+        for _ in range(ROUNDS):
+            if not suspected:
+                break
+            await self.wait()
+            found = await self._read_again(table, [*suspected])
+            suspected = {
+                key: pair
+                for key, pair in suspected.items()
+                if found[key] == pair and pair[0] != pair[1]
+            }
+        return [_difference(key, pair) for key, pair in suspected.items()]
+
+    async def _differing_items(self, table: Table, partition: Any) -> dict[bytes, Digests]:
         """Return the digests of the items that differ, by packed key."""
-        now = self.clock.time_ns() / 1e9
-        value = unpack(partition)[0]
-        passive = await _item_digests(self.passive, table, value, now)
-        active = await _item_digests(self.active, table, value, now)
+        where = F(table.partition.name) == partition
+        # The passive table first: it should not be ahead of the active one.
+        passive = await self._partition_digests(self.passive, table, where)
+        active = await self._partition_digests(self.active, table, where)
         return {
             key: (active.get(key), passive.get(key))
             for key in active.keys() | passive.keys()
             if active.get(key) != passive.get(key)
+        }
+
+    async def _partition_digests(
+        self, engine: Engine, table: Table, where: Condition
+    ) -> dict[bytes, bytes]:
+        digests: dict[bytes, bytes] = {}
+        start: Item | None = None
+        while True:
+            query = Query(table, where, limit=PAGE_ITEMS, start=start, consistent=True)
+            page = await engine.query(query)
+            digests |= self._digests(table, page.items)
+            start = page.next
+            if start is None:
+                return digests
+
+    async def _read_again(self, table: Table, keys: Sequence[bytes]) -> dict[bytes, Digests]:
+        found: dict[bytes, Digests] = {}
+        for chunk in chunks(keys, MAX_BATCH_GET):
+            passive = await self._item_digests(self.passive, table, chunk)
+            active = await self._item_digests(self.active, table, chunk)
+            found |= {key: (active.get(key), passive.get(key)) for key in chunk}
+        return found
+
+    async def _item_digests(
+        self, engine: Engine, table: Table, keys: Sequence[bytes]
+    ) -> dict[bytes, bytes]:
+        digests: dict[bytes, bytes] = {}
+        unread: tuple[Key, ...] = tuple(map(unpack, keys))
+        while unread:
+            result = await engine.batch_get(BatchGet(table, unread, consistent=True))
+            digests |= self._digests(table, result.items)
+            unread = result.unprocessed
+        return digests
+
+    def _digests(self, table: Table, items: Iterable[Item]) -> dict[bytes, bytes]:
+        """Return the digests of unexpired items by packed key."""
+        now = self.clock.time_ns() / 1e9
+        return {
+            _packed_key(table, item): item_digest(item)
+            for item in items
+            if not table.is_expired(item, now)
         }
 
 
@@ -142,22 +195,8 @@ async def partition_checksums(engine: Engine, table: Table, now: float) -> dict[
             return checksums
 
 
-async def _item_digests(
-    engine: Engine, table: Table, partition: Any, now: float
-) -> dict[bytes, bytes]:
-    digests: dict[bytes, bytes] = {}
-    start: Item | None = None
-    where = F(table.partition.name) == partition
-    while True:
-        page = await engine.query(
-            Query(table, where, limit=PAGE_ITEMS, start=start, consistent=True)
-        )
-        for item in page.items:
-            if not table.is_expired(item, now):
-                digests[pack(table.primary_key(item))] = item_digest(item)
-        start = page.next
-        if start is None:
-            return digests
+def _packed_key(table: Table, item: Item) -> bytes:
+    return pack({name: item[name] for name in table.key_names})
 
 
 def item_digest(item: Mapping[str, Any]) -> bytes:

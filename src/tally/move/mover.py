@@ -9,7 +9,7 @@ A switch keeps this order, so that a process killed at any point can repeat it:
 1. Turn on the streams of the passive store, and compare the stores while both are followed.
 2. Pause writes. From here on the active store does not change.
 3. Apply the last changes; compare again if the active store's stream cannot tell that it is read.
-4. Save that the other store is active, with the positions of its streams. This decides the switch.
+4. Save that the other store is active, with positions of its streams. This decides the switch.
 5. Accept writes there, turn off the streams of the other one, and follow in the other direction.
 """
 
@@ -23,7 +23,7 @@ from tally.kit.tasks import cancel_all
 from tally.move.comparison import Comparer
 from tally.move.errors import MoveFailed
 from tally.move.pace import Pace
-from tally.move.sides import Side, Sides
+from tally.move.sides import Sides, StoreSide
 from tally.move.state import (
     MoveState,
     SideName,
@@ -41,9 +41,13 @@ POLL_SECONDS: Final = 0.05
 # Changes of the last seconds before a switch are in both stores' streams: consumers that are this
 # far behind miss none.
 OVERLAP_SECONDS: Final = 5.0
+# Every second behind is a second of the pause.
+MAX_LAG_SECONDS: Final = 1.0
+MAX_CATCH_UP_SECONDS: Final = 300.0
 # A stream without changes for this long is read to its end; the comparison finds later ones.
 QUIET_SECONDS: Final = 3.0
 MAX_COMPARED_TABLES: Final = 4  # at the same time
+MAX_REPAIRED_ITEMS: Final = 100_000  # per table and attempt
 _REPAIR_ATTEMPTS: Final = 3
 
 
@@ -67,11 +71,16 @@ class Mover:
         self._stop = asyncio.Event()
 
     @property
-    def _active(self) -> Side:
+    def lag_seconds(self) -> float:
+        """Return how far the passive store is behind."""
+        return max((mover.lag_seconds for mover in self._movers.values()), default=0.0)
+
+    @property
+    def _active(self) -> StoreSide:
         return self._sides.side(self.state.active)
 
     @property
-    def _passive(self) -> Side:
+    def _passive(self) -> StoreSide:
         return self._sides.side(self.state.passive)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -80,6 +89,9 @@ class Mover:
             await self._take_roles()
             positions = None
             async with self._moving(stop):
+                self.activity = "copying"
+                await self._until(lambda: self.state.is_copied)
+                self.activity = "following changes"
                 await self._until(lambda: self._requested is not None and self.state.is_copied)
                 if not stop.is_set():
                     positions = await self._try_switch()
@@ -106,7 +118,6 @@ class Mover:
     @asynccontextmanager
     async def _moving(self, stop: asyncio.Event) -> AsyncIterator[None]:
         """Copy and follow all tables inside the context."""
-        self.activity = "following changes" if self.state.is_copied else "copying"
         self._stop = stop
         active, passive = self._active.engine, self._passive.engine
         self._movers = {
@@ -157,11 +168,15 @@ class Mover:
     async def _prepare_switch(self) -> dict[str, str] | None:
         self.activity = "preparing the switch"
         await self._passive.record(self._tables)
+        # Taken before the pause to keep it short: what follows is applied again, without effect.
+        engine = self._passive.engine
+        positions = {table.name: await engine.stream_position(table) for table in self._tables}
         recorded_at = self._clock.monotonic()
         failed_writes = self._failed_writes
         self.activity = "comparing"
         await self._compare_and_repair()
         await self._until(lambda: self._clock.monotonic() - recorded_at > OVERLAP_SECONDS)
+        await self._wait_for_small_lag()
         if self._stop.is_set():
             return None
         self.activity = "writes are paused"
@@ -171,10 +186,20 @@ class Mover:
         await self._apply_last_changes()
         if not self._active.is_exact or self._failed_writes > failed_writes:
             await self._compare_and_repair()
-        if self._stop.is_set():
-            return None
-        engine = self._passive.engine
-        return {table.name: await engine.stream_position(table) for table in self._tables}
+        return None if self._stop.is_set() else positions
+
+    async def _wait_for_small_lag(self) -> None:
+        """Wait until few changes remain for the pause; raise MoveFailed if they stay many."""
+        self.activity = f"waiting until less than {MAX_LAG_SECONDS:.0f} s behind"
+        end = self._clock.monotonic() + MAX_CATCH_UP_SECONDS
+        await self._until(
+            lambda: self.lag_seconds < MAX_LAG_SECONDS or self._clock.monotonic() > end
+        )
+        if self.lag_seconds >= MAX_LAG_SECONDS:
+            raise MoveFailed(
+                f"The {self.state.passive} store is {self.lag_seconds:.0f} s behind:"
+                " switch when servers write less"
+            )
 
     def _exchange_roles(self, positions: Mapping[str, str]) -> None:
         state = self.state
@@ -230,7 +255,9 @@ class Mover:
         async def wait() -> None:
             await self._until_applied(table)
 
-        comparer = Comparer(self._active.engine, self._passive.engine, self._clock, wait)
+        comparer = Comparer(
+            self._active.engine, self._passive.engine, self._clock, wait, MAX_REPAIRED_ITEMS
+        )
         mover = self._movers[table.name]
         for _ in range(_REPAIR_ATTEMPTS):
             comparison = await comparer.compare(table)

@@ -13,16 +13,17 @@ from typing import Final
 
 from tally.instance.repository.write_fences import WRITE_FENCES
 from tally.kit.clock import Clock
+from tally.kit.durable_directory import create_directory
 from tally.move.comparison import Comparer, TableComparison
 from tally.move.errors import MoveFailed
-from tally.move.sides import Side, Sides
+from tally.move.sides import EmbeddedSide, Sides, StoreSide
 from tally.move.state import (
     DYNAMODB,
     EMBEDDED,
     MoveState,
     SideName,
     TableState,
-    delete_state,
+    forget_move,
     load_state,
     other_side,
     save_state,
@@ -63,6 +64,7 @@ def is_moving(data_dir: Path) -> bool:
 
 
 def _open_lock(data_dir: Path) -> int:
+    create_directory(data_dir, 0o700)
     return os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -122,10 +124,17 @@ async def finish_move(sides: Sides, state: MoveState, tables: Sequence[Table]) -
     await passive.reject_writes()
     await active.use_declared(tables)
     await active.accept_writes()
-    await delete_state(sides.embedded.engine)
+    await forget_move(sides.embedded.engine)
 
 
-async def _check_source(source: Side, tables: Sequence[Table]) -> None:
+async def abandon_dynamodb(embedded: EmbeddedSide, tables: Sequence[Table]) -> None:
+    """Let servers use the embedded store as it is, without contacting DynamoDB."""
+    await embedded.use_declared(tables)
+    await embedded.accept_writes()
+    await forget_move(embedded.engine)
+
+
+async def _check_source(source: StoreSide, tables: Sequence[Table]) -> None:
     if source.name == EMBEDDED:
         for table in tables:
             await source.engine.ensure_table(table)
@@ -135,7 +144,7 @@ async def _check_source(source: Side, tables: Sequence[Table]) -> None:
         raise MoveFailed(f"DynamoDB has no tables {', '.join(missing)}; run `tally schema create`")
 
 
-async def _check_empty(target: Side, tables: Sequence[Table]) -> None:
+async def _check_empty(target: StoreSide, tables: Sequence[Table]) -> None:
     occupied = [table.name for table in tables if await _has_items(target.engine, table)]
     if occupied:
         where = "DynamoDB" if target.name == DYNAMODB else "the embedded store"
@@ -152,6 +161,6 @@ async def _has_items(engine: Engine, table: Table) -> bool:
         return False
 
 
-async def _initial_state(active: Side, table: Table) -> TableState:
+async def _initial_state(active: StoreSide, table: Table) -> TableState:
     position = await active.engine.stream_position(table)
     return TableState(position=position, expected=await active.count(table))

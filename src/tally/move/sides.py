@@ -24,7 +24,7 @@ LEASE_MARGIN_SECONDS: Final = 1.0  # clocks of instances may run slower than thi
 _MAX_CONCURRENT_CHANGES: Final = 10  # of tables; DynamoDB allows many more
 
 
-class Side(Protocol):
+class StoreSide(Protocol):
     """One of the two stores.
 
     `is_exact`: it can tell whether all changes up to now were applied.
@@ -142,7 +142,7 @@ class Sides:
     embedded: EmbeddedSide
     dynamodb: DynamoDBSide
 
-    def side(self, name: SideName) -> Side:
+    def side(self, name: SideName) -> StoreSide:
         return self.embedded if name == EMBEDDED else self.dynamodb
 
 

@@ -85,7 +85,7 @@ async def save_state(store: StateStore, state: MoveState) -> None:
     await store.write_state(_STATE, msgspec.json.encode(state).decode())
 
 
-async def delete_state(store: StateStore) -> None:
+async def forget_move(store: StateStore) -> None:
     await store.write_state(_REQUESTED, _NOTHING)
     await store.write_state(_STATE, _NOTHING)
 

@@ -55,12 +55,18 @@ class TableMover:
         self._applying = 0
         # A request without a response may still be applied, even after a newer one.
         self.failed_writes = 0
+        self._oldest_at = 0.0
         self.active_at = self._clock.monotonic()  # when the last change arrived or was applied
 
     @property
     def is_idle(self) -> bool:
         """Whether every change that was read is applied."""
         return not self._applying and self._changes.empty()
+
+    @property
+    def lag_seconds(self) -> float:
+        """Return the age of the oldest change that is being applied; 0 if there is none."""
+        return max(0.0, self._clock.time_ns() / 1e9 - self._oldest_at) if self._applying else 0.0
 
     async def run(self) -> None:
         """Copy and follow; continue after errors of either store."""
@@ -95,7 +101,7 @@ class TableMover:
 
     async def _apply(self, keys: Sequence[Key]) -> None:
         """Write the current items at these keys of the active table to the passive table."""
-        for chunk in chunks(keys, MAX_BATCH_GET):
+        for chunk in chunks(keys, PAGE_ITEMS):
             found = await self._read(chunk)
             names = self.table.key_names
             existing = {tuple(item[name] for name in names) for item in found}
@@ -149,12 +155,14 @@ class TableMover:
         while not self._changes.empty():
             changes.append(self._changes.get_nowait())
         self._applying = len(changes)
+        self._oldest_at = next((change.at for change in changes if change.at), self._oldest_at)
         names = self.table.key_names
         keys = {tuple(change.key[name] for name in names): change.key for change in changes}
         await self._apply([*keys.values()])
-        positions = [change.position for change in changes if change.position != _NO_POSITION]
-        self.state.position = positions[-1] if positions else self.state.position
-        self.state.applied += len(positions)
+        recorded = [change for change in changes if change.position != _NO_POSITION]
+        if recorded:
+            self.state.position = recorded[-1].position
+            self.state.applied += len(recorded)
         self._applying = 0
         self.active_at = self._clock.monotonic()
 
@@ -174,11 +182,12 @@ class TableMover:
 
     async def _read(self, keys: Sequence[Key]) -> list[Item]:
         found: list[Item] = []
-        unread = tuple(keys)
-        while unread:
-            result = await self._active.batch_get(BatchGet(self.table, unread, consistent=True))
-            found += self._unexpired(result.items)
-            unread = result.unprocessed
+        for chunk in chunks(keys, MAX_BATCH_GET):
+            unread = tuple(chunk)
+            while unread:
+                result = await self._active.batch_get(BatchGet(self.table, unread, consistent=True))
+                found += self._unexpired(result.items)
+                unread = result.unprocessed
         return found
 
     async def _write(self, puts: Sequence[Item], deletes: Sequence[Key]) -> None:
