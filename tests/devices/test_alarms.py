@@ -8,6 +8,7 @@ from typing import Any
 from tally.devices.repository.alarm_rules import AlarmRuleRepository
 from tally.devices.repository.alarm_watch import AlarmWatchRepository
 from tally.devices.repository.alarms import AlarmRepository
+from tally.kit.tasks import cancel_all
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
 from tests.devices.harness import Board, DevicesServer, Json, open_server
@@ -218,6 +219,27 @@ async def test_silence_of_many_boards_raises_the_alarms_of_every_rule(
 
     await wait_for(is_met)
     assert [await sender.states() for sender in senders] == [["open"] * 6] * 20
+
+
+async def test_silence_raises_an_alarm_while_other_boards_send_without_a_pause(
+    fresh_server: DevicesServer,
+) -> None:
+    server, key = fresh_server, await fresh_server.new_key()
+    silent, *others = [await new_sender(server, key) for _ in range(4)]
+    await new_rule(server, {"kind": "silence", "seconds": 600}, silent, scope={})
+    await silent.send(20)
+    await silent.expect_evaluated()
+
+    async def send_all(sender: Sender) -> None:
+        while True:
+            await sender.send(20)
+
+    sending = {asyncio.create_task(send_all(sender)) for sender in others}
+    try:
+        await server.clock.advance(601)
+        await silent.expect("open")
+    finally:
+        await cancel_all(sending)
 
 
 async def test_boards_may_send_again_after_an_interruption(store_target: StoreTarget) -> None:

@@ -1,4 +1,4 @@
-"""What only rules of silence need: new boards, and the time in which nobody could be heard."""
+"""What only rules of silence need: new boards, and when boards could be heard."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,6 +6,7 @@ from typing import Final
 
 from tally.devices.model.alarms import Reachability
 from tally.devices.repository.alarm_watch import AlarmWatchRepository
+from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.service.alarm_batches import FleetMemory
 from tally.kit.clock import Clock, rfc3339
 
@@ -22,8 +23,11 @@ class SilenceWatch:
     """The watch of one instance, while it evaluates rules."""
 
     repository: AlarmWatchRepository
+    measurements: MeasurementRepository
     clock: Clock
     _watched_ms: int = 0
+    # A time, and the end of the change log at that time.
+    _mark: tuple[int, str] | None = None
 
     async def resume(self) -> Reachability:
         """Return how long boards have to send again after an interruption, at the start."""
@@ -49,3 +53,20 @@ class SilenceWatch:
         new = [hardware_id async for hardware_id in found if hardware_id not in fleet.groups]
         self._watched_ms = now
         return new
+
+    async def heard_until(self, position: str, *, is_idle: bool) -> int | None:
+        """Return a time up to which every reading was evaluated, or None if some are waiting.
+
+        The end of the log is marked from time to time, and the evaluation reaches the mark also
+        while boards send without a pause. `is_idle` is whether no change arrived: where the store
+        cannot compare positions, that counts instead.
+        """
+        if self._mark is None:
+            now = self.clock.milliseconds()
+            self._mark = now, await self.measurements.position()
+        time, end = self._mark
+        is_behind = await self.measurements.has_changes(position, end)
+        if is_behind or (is_behind is None and not is_idle):
+            return None
+        self._mark = None
+        return time
