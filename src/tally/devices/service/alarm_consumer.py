@@ -73,7 +73,7 @@ class AlarmEvaluator:
         )
         self._ids = SortableIds(clock)
         self._slices = TimeSlices()
-        self._watch = SilenceWatch(stores.watch, stores.measurements, clock)
+        self._watch = SilenceWatch(stores.watch, stores.measurements, clock, lock_clock)
         self._resumed = ALWAYS_REACHABLE
 
     async def run(self) -> None:
@@ -162,13 +162,14 @@ class AlarmEvaluator:
                 changes = changes[: taken // 2]
             else:
                 backlog.take(taken)
+                self._watch.evaluated_at = changes[taken - 1].at
                 return state
 
     async def _evaluate_each(
         self, changes: Sequence[EvaluatedReading], fleet: FleetMemory, batch: AlarmBatch
     ) -> int:
         """Evaluate readings in turns; return how many fit into the batch."""
-        for number, (_, reading) in enumerate(changes):
+        for number, (_, _, reading) in enumerate(changes):
             if number % TURN_READINGS == 0:
                 await self._slices.wait()
             if reading is not None:

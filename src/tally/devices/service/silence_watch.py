@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from tally.devices.model.alarms import Reachability
 from tally.devices.repository.alarm_watch import AlarmWatchRepository
@@ -16,6 +16,16 @@ MAX_PAUSE_SECONDS: Final = 30
 MIN_GRACE_SECONDS: Final = 60
 # The activity of a board is recorded with the clock of its instance, in whole seconds.
 CLOCK_TOLERANCE: Final = timedelta(seconds=30)
+# Between changes in different shards of a DynamoDB stream, whose times are whole seconds.
+STREAM_DELAY_SECONDS: Final = 3.0
+
+
+class _LogMark(NamedTuple):
+    """The end of the change log at a time, which is told by both clocks."""
+
+    time_ms: int
+    system_time: float
+    end: str
 
 
 @dataclass(slots=True)
@@ -25,9 +35,12 @@ class SilenceWatch:
     repository: AlarmWatchRepository
     measurements: MeasurementRepository
     clock: Clock
+    # The time of the store.
+    system_clock: Clock
+    # When the change was made that was evaluated last, in epoch seconds.
+    evaluated_at: float = 0.0
     _watched_ms: int = 0
-    # A time, and the end of the change log at that time.
-    _mark: tuple[int, str] | None = None
+    _mark: _LogMark | None = None
 
     async def resume(self) -> Reachability:
         """Return how long boards have to send again after an interruption, at the start."""
@@ -58,15 +71,19 @@ class SilenceWatch:
         """Return a time up to which every reading was evaluated, or None if some are waiting.
 
         The end of the log is marked from time to time, and the evaluation reaches the mark also
-        while boards send without a pause. `is_idle` is whether no change arrived: where the store
-        cannot compare positions, that counts instead.
+        while boards send without a pause. Where the store cannot compare positions, changes were
+        read that are later than the mark, or none has arrived: `is_idle`.
         """
-        if self._mark is None:
-            now = self.clock.milliseconds()
-            self._mark = now, await self.measurements.position()
-        time, end = self._mark
-        is_behind = await self.measurements.has_changes(position, end)
-        if is_behind or (is_behind is None and not is_idle):
+        mark = self._mark = self._mark or _LogMark(
+            self.clock.milliseconds(),
+            self.system_clock.time_ns() / 1e9,
+            await self.measurements.position(),
+        )
+        is_behind = await self.measurements.has_changes(position, mark.end)
+        if is_behind is None:
+            is_later = self.evaluated_at >= mark.system_time + STREAM_DELAY_SECONDS
+            is_behind = not (is_idle or is_later)
+        if is_behind:
             return None
         self._mark = None
-        return time
+        return mark.time_ms
