@@ -168,6 +168,27 @@ async def test_late_readings_and_wrong_clocks_raise_no_alarm(
     await delete_rule(server, second)
 
 
+async def test_alarms_follow_the_correction_of_a_clock_that_was_ahead(
+    server: DevicesServer, key: str
+) -> None:
+    """By less than a day: its readings count, and those of the right time are not late."""
+    sender = await new_sender(server, key)
+    rule = await new_rule(server, {**HOT, "duration_seconds": 60}, sender)
+    for value in (20, 31):
+        await sender.send(value, age_seconds=-20 * 3_600)
+        await server.clock.advance(1)
+    await sender.send(32, age_seconds=1)
+    await sender.expect_evaluated()
+    assert await sender.states() == []
+    await server.clock.advance(61)
+    await sender.send(33)
+    await sender.expect("open")
+    await server.clock.advance(1)
+    await sender.send(29)
+    await sender.expect("cleared")
+    await delete_rule(server, rule)
+
+
 async def test_silence_raises_an_alarm_until_a_reading_arrives(
     server: DevicesServer, key: str
 ) -> None:
