@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tally.devices.model.alarms import Reachability
 from tally.devices.repository.alarm_watch import AlarmWatchRepository
-from tally.devices.repository.measurements import MeasurementRepository
+from tally.devices.repository.measurements import STREAM_DELAY_SECONDS, MeasurementRepository
 from tally.devices.service.alarm_batches import FleetMemory
 from tally.kit.clock import Clock, rfc3339
 
@@ -16,8 +16,6 @@ MAX_PAUSE_SECONDS: Final = 30
 MIN_GRACE_SECONDS: Final = 60
 # The activity of a board is recorded with the clock of its instance, in whole seconds.
 CLOCK_TOLERANCE: Final = timedelta(seconds=30)
-# Between changes in different shards of a DynamoDB stream, whose times are whole seconds.
-STREAM_DELAY_SECONDS: Final = 3.0
 
 
 class _LogMark(NamedTuple):
