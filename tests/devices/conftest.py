@@ -70,7 +70,7 @@ async def server(store_target: StoreTarget) -> AsyncIterator[DevicesServer]:
     """A server shared by all tests. Use your own boards and keys; lists are not empty."""
     async with open_server(await store_target.new_settings()) as server:
         if store_target.engine != "given":  # which may have no streams
-            await wait_until_built(server)  # On DynamoDB, no board may send meanwhile.
+            await wait_until_built(server)
         yield server
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.devices.model.alarms import (
+    CLOCK_TOLERANCE_MS,
     AlarmCondition,
     AlarmRule,
     BoardMemory,
@@ -50,7 +51,7 @@ conditions = st.one_of(thresholds, rates, silences)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A reading that arrives `wait` seconds after the one before, measured `age` seconds ago."""
+    """A reading that arrives `wait` seconds after the one before, `age` seconds old."""
 
     wait: int
     age: int
@@ -62,7 +63,7 @@ arrivals = st.lists(
     st.builds(
         Arrival,
         st.integers(0, 20) | st.just(70),
-        st.sampled_from([0, 0, 0, 5, 40, 900]),
+        st.sampled_from([0, 0, 0, 5, 40, 900, -40, -7_200]),
         st.none() | values,
         st.sampled_from([False, False, False, True]),
     ),
@@ -84,6 +85,8 @@ class PlainModel:
         if isinstance(self.condition, Silence):
             self.is_active = False
             return
+        if self.seen and self.seen[-1][0] > now + CLOCK_TOLERANCE_MS and time <= now:
+            self.seen, self.begin = [], 0  # the clock was ahead and was corrected
         if self.seen and time < self.seen[-1][0]:
             return
         self.seen.append((time, value))

@@ -8,6 +8,7 @@ from typing import Any
 from tally.devices.repository.alarm_rules import AlarmRuleRepository
 from tally.devices.repository.alarm_watch import AlarmWatchRepository
 from tally.devices.repository.alarms import AlarmRepository
+from tally.kit.tasks import cancel_all
 from tests.api_response import expect_error
 from tests.devices.conftest import StoreTarget
 from tests.devices.harness import Board, DevicesServer, Json, open_server
@@ -167,6 +168,27 @@ async def test_late_readings_and_wrong_clocks_raise_no_alarm(
     await delete_rule(server, second)
 
 
+async def test_alarms_follow_the_correction_of_a_clock_that_was_ahead(
+    server: DevicesServer, key: str
+) -> None:
+    """By less than a day: its readings count, and those of the right time are not late."""
+    sender = await new_sender(server, key)
+    rule = await new_rule(server, {**HOT, "duration_seconds": 60}, sender)
+    for value in (20, 31):
+        await sender.send(value, age_seconds=-20 * 3_600)
+        await server.clock.advance(1)
+    await sender.send(32, age_seconds=1)
+    await sender.expect_evaluated()
+    assert await sender.states() == []
+    await server.clock.advance(61)
+    await sender.send(33)
+    await sender.expect("open")
+    await server.clock.advance(1)
+    await sender.send(29)
+    await sender.expect("cleared")
+    await delete_rule(server, rule)
+
+
 async def test_silence_raises_an_alarm_until_a_reading_arrives(
     server: DevicesServer, key: str
 ) -> None:
@@ -218,6 +240,27 @@ async def test_silence_of_many_boards_raises_the_alarms_of_every_rule(
 
     await wait_for(is_met)
     assert [await sender.states() for sender in senders] == [["open"] * 6] * 20
+
+
+async def test_silence_raises_an_alarm_while_other_boards_send_without_a_pause(
+    fresh_server: DevicesServer,
+) -> None:
+    server, key = fresh_server, await fresh_server.new_key()
+    silent, *others = [await new_sender(server, key) for _ in range(4)]
+    await new_rule(server, {"kind": "silence", "seconds": 600}, silent, scope={})
+    await silent.send(20)
+    await silent.expect_evaluated()
+
+    async def send_all(sender: Sender) -> None:
+        while True:
+            await sender.send(20)
+
+    sending = {asyncio.create_task(send_all(sender)) for sender in others}
+    try:
+        await server.clock.advance(601)
+        await silent.expect("open")
+    finally:
+        await cancel_all(sending)
 
 
 async def test_boards_may_send_again_after_an_interruption(store_target: StoreTarget) -> None:

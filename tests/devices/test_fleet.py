@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tally.devices.model.rollups import HOUR_MS
+from tally.devices.service import fleet_queries
 from tests.api_response import expect_error
 from tests.devices.harness import DAY_MS, FIRST_MS, MINUTE_MS, Board, DevicesServer, Json
 from tests.needs import need_program
@@ -183,6 +185,19 @@ async def test_series_of_a_group_are_aligned(server: DevicesServer, key: str, da
             assert entry["maxima"][index] == bucket.get("max")
     unknown = await server.operator_request(f"/fleet/series?group={new_group()}&{span}")
     expect_error(unknown, 404, "group_not_found")
+
+
+async def test_a_series_of_a_group_reads_a_limited_number_of_readings(
+    server: DevicesServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readings without the sensor count, too."""
+    monkeypatch.setattr(fleet_queries, "MAX_SERIES_READINGS", 100)
+    group, boards = await new_members(server, key, 3)
+    span = f"sensor=co2_ppm&from={FIRST_MS}&to={FIRST_MS + HOUR_MS - 1}&points=60"
+    for board, interval_ms in zip(boards, (MINUTE_MS, MINUTE_MS, HOUR_MS), strict=True):
+        await server.store_readings(board, board.readings(45), key)
+        found = await server.get_json(f"/fleet/series?group={group}&{span}")
+        assert found["interval_ms"] == interval_ms
 
 
 async def test_the_export_of_a_group_has_all_readings(server: DevicesServer, key: str) -> None:

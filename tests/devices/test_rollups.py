@@ -18,6 +18,7 @@ from tally.devices.repository.measurements import MeasurementRepository
 from tally.devices.repository.readings import DEVICE_READINGS
 from tally.devices.repository.rollup_items import decode_rollup, encode_rollup
 from tally.devices.repository.rollups import (
+    ALL_BUILT,
     DEVICE_ROLLUPS,
     Resolution,
     RollupRepository,
@@ -156,6 +157,27 @@ def _has(
         return len(await load()) == count
 
     return is_met
+
+
+async def test_a_rebuild_counts_readings_once_that_arrive_meanwhile(
+    store_target: StoreTarget,
+) -> None:
+    """Also on DynamoDB, which does not tell how far a stream is behind."""
+    async with open_server(await store_target.new_settings()) as server:
+        await wait_until_built(server)
+        board, key, sent = Board(), await server.new_key(), 20
+        await server.store_readings(board, board.readings(sent), key)
+        rollups = RollupRepository(server.application.store)
+        assert await rollups.request_rebuild()
+        while (state := await rollups.state()) and state.built_until != ALL_BUILT:
+            await server.store_readings(board, [board.reading(sent)], key)
+            sent += 1
+
+        async def is_met() -> bool:
+            found = await rollups.between(board.hardware_id, "day", (0, START_MS))
+            return sum(day.sensors["humidity_pct"].count for day in found.values()) == sent
+
+        await wait_for(is_met)
 
 
 async def test_roll_ups_outlive_expired_readings_and_a_rebuild(tmp_path: Path) -> None:

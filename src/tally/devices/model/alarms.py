@@ -1,8 +1,9 @@
 """Alarms: rules, what they remember of a board, and their evaluation. Pure, without a clock.
 
 A board's readings are evaluated in the order of their timestamps: a reading that is not newer than
-the newest one so far is late and changes nothing. A reading that is older than the rule, or older
-than the rule's maximum age when it arrives, may clear an alarm but not raise one.
+the newest one so far is late and changes nothing. After the correction of a clock that was ahead,
+the order begins again. A reading that is older than the rule, or older than the rule's maximum age
+when it arrives, may clear an alarm but not raise one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,8 @@ ALARM_PARTITION: Final = "alarms"
 MAX_ALARM_RULES: Final = 90  # one reading may change so many alarms, in one transaction
 MAX_SAMPLES: Final = 60  # values of a window that a rate of change compares
 DEFAULT_MAX_AGE_SECONDS: Final = 3_600
+# Clocks that are ahead by less are right; a correction delays alarms by no more than this.
+CLOCK_TOLERANCE_MS: Final = 60_000
 
 
 class Threshold(msgspec.Struct, frozen=True, tag="threshold", tag_field="kind"):
@@ -208,6 +211,8 @@ def remember_reading(
     memory: BoardMemory, rules: Iterable[AlarmRule], reading: Reading, now_ms: int
 ) -> tuple[BoardMemory, list[Transition]]:
     """Evaluate a reading by the rules of its board; return the memory without alarm ids."""
+    if _is_clock_corrected(memory, reading, now_ms):
+        memory = _forget_times(memory)
     remembered, transitions = dict(memory.rules), list[Transition]()
     is_late = reading.clock_ahead or reading_key(reading) <= memory.newest
     for rule in rules:
@@ -226,6 +231,22 @@ def remember_reading(
             )
     newest = memory.newest if is_late else reading_key(reading)
     return BoardMemory(memory.hardware_id, newest, now_ms, remembered), transitions
+
+
+def _is_clock_corrected(memory: BoardMemory, reading: Reading, now_ms: int) -> bool:
+    """Whether the newest reading is of a clock that was ahead, and this one is not any more."""
+    newest_ms = int(memory.newest.partition("#")[0] or 0)
+    is_right = reading.timestamp_ms <= now_ms and not reading.clock_ahead
+    return is_right and newest_ms > now_ms + CLOCK_TOLERANCE_MS
+
+
+def _forget_times(memory: BoardMemory) -> BoardMemory:
+    """Forget the times of a wrong clock, which later readings cannot be compared with."""
+    rules = {
+        rule_id: msgspec.structs.replace(known, since_ms=None, samples=())
+        for rule_id, known in memory.rules.items()
+    }
+    return msgspec.structs.replace(memory, newest="", rules=rules)
 
 
 def find_silent(

@@ -107,9 +107,10 @@ class EvaluationState(NamedTuple):
 
 
 class EvaluatedReading(NamedTuple):
-    """A change of readings: its position, and the reading that it stored, if any."""
+    """A change of readings: its position and time, and the reading that it stored, if any."""
 
     position: str
+    at: float
     reading: Reading | None
 
 
@@ -149,7 +150,7 @@ class AlarmRepository:
         """Follow the changes after a position; raise ReadingsLost if some were trimmed."""
         try:
             async for change in self.store.changes(DEVICE_READINGS, after=after):
-                yield EvaluatedReading(change.position, inserted_reading(change))
+                yield EvaluatedReading(change.position, change.at, inserted_reading(change))
         except (PositionExpired, PositionUnknown) as error:
             raise ReadingsLost(str(error)) from error
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from tally.devices.model.records import Number
 from tally.devices.repository.readings import (
@@ -17,6 +17,8 @@ from tally.store.expressions import F
 from tally.store.store import Store
 from tally.store.values import Item
 
+# A stream of DynamoDB has a change within this time, in all shards. Its times are whole seconds.
+STREAM_DELAY_SECONDS: Final = 3.0
 Measurement: TypeAlias = tuple[int, dict[str, Number]]
 
 

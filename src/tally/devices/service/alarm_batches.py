@@ -89,6 +89,10 @@ class FleetMemory:
             if find_outdated(self.get(hardware_id), self.rules(hardware_id)):
                 yield hardware_id
 
+    def may_be_silent(self, now_ms: int) -> bool:
+        """Whether it is time to look at some board."""
+        return bool(self._deadlines) and self._deadlines[0][0] <= now_ms
+
     def take_silent(self, now_ms: int) -> list[str]:
         """Return some boards that are silent, if any; their alarms must be raised."""
         silent: list[str] = []

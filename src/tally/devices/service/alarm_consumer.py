@@ -73,7 +73,7 @@ class AlarmEvaluator:
         )
         self._ids = SortableIds(clock)
         self._slices = TimeSlices()
-        self._watch = SilenceWatch(stores.watch, clock)
+        self._watch = SilenceWatch(stores.watch, stores.measurements, clock, lock_clock)
         self._resumed = ALWAYS_REACHABLE
 
     async def run(self) -> None:
@@ -117,10 +117,11 @@ class AlarmEvaluator:
                 if await self._stores.rules.revision() != state.revision:
                     return
                 await self._add_each(memory, await self._watch.find_new_boards(memory))
-                if backlog.changes:
+                is_idle = not backlog.changes
+                if not is_idle:
                     state = await self._evaluate_some(state, memory, backlog)
-                elif await self._has_read_all(state):
-                    state = await self._raise_silence(state, memory)
+                if memory.may_be_silent(self._clock.milliseconds()):
+                    state = await self._raise_silence(state, memory, is_idle=is_idle)
                 self._exclusive.is_failing = False
         finally:
             await cancel_all({filling})
@@ -161,13 +162,14 @@ class AlarmEvaluator:
                 changes = changes[: taken // 2]
             else:
                 backlog.take(taken)
+                self._watch.evaluated_at = changes[taken - 1].at
                 return state
 
     async def _evaluate_each(
         self, changes: Sequence[EvaluatedReading], fleet: FleetMemory, batch: AlarmBatch
     ) -> int:
         """Evaluate readings in turns; return how many fit into the batch."""
-        for number, (_, reading) in enumerate(changes):
+        for number, (_, _, reading) in enumerate(changes):
             if number % TURN_READINGS == 0:
                 await self._slices.wait()
             if reading is not None:
@@ -186,24 +188,25 @@ class AlarmEvaluator:
         for memory in await self._stores.alarms.memories(devices):
             fleet.put(memory)
 
-    async def _has_read_all(self, state: EvaluationState) -> bool:
-        """Whether no reading waits in the log; where the store cannot tell, none has arrived."""
-        until = await self._stores.measurements.position()
-        return not await self._stores.measurements.has_changes(state.position or "", until)
-
-    async def _raise_silence(self, state: EvaluationState, fleet: FleetMemory) -> EvaluationState:
-        while silent := fleet.take_silent(self._clock.milliseconds()):
+    async def _raise_silence(
+        self, state: EvaluationState, fleet: FleetMemory, *, is_idle: bool
+    ) -> EvaluationState:
+        """Raise the alarms of boards that were silent when all readings were last evaluated."""
+        now_ms = await self._watch.heard_until(state.position or "", is_idle=is_idle)
+        if now_ms is None:
+            return state
+        while silent := fleet.take_silent(now_ms):
             while silent:
-                state, raised = await self._raise_some(state, fleet, silent)
+                state, raised = await self._raise_some(state, fleet, silent, now_ms)
                 silent = silent[raised:]
         return state
 
     async def _raise_some(
-        self, state: EvaluationState, fleet: FleetMemory, silent: Sequence[str]
+        self, state: EvaluationState, fleet: FleetMemory, silent: Sequence[str], now_ms: int
     ) -> tuple[EvaluationState, int]:
         """Raise the alarms of as many silent boards as fit into one transaction; count them."""
         while True:
-            batch = self._batch(fleet)
+            batch = AlarmBatch(fleet, now_ms, self._ids.next)
             taken = [*takewhile(batch.raise_silence, silent)]
             try:
                 return await self._apply(state, fleet, batch, state.position or ""), len(taken)

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tally.devices.model.records import Bucket, Number, Series
 from tally.devices.model.rollups import (
@@ -43,6 +43,13 @@ POLL_SECONDS: Final = 0.01
 SLICE_READINGS: Final = 100
 
 
+class ShortSeries(NamedTuple):
+    """A series with short buckets, and how many readings it was computed from."""
+
+    series: Series
+    readings: int
+
+
 @dataclass(frozen=True, slots=True)
 class ChartService:
     """Aggregates sensors for charts."""
@@ -69,9 +76,9 @@ class ChartService:
         async with self.limiter.slot(owner):
             short = short_intervals(time_range, points)
             if short is not None:
-                series = await self.short_series(hardware_id, sensor, short)
-                if series is not None:
-                    return series
+                found = await self.short_series(hardware_id, sensor, short)
+                if found is not None:
+                    return found.series
             return await self.whole_series(hardware_id, sensor, whole_intervals(time_range, points))
 
     async def short_series(
@@ -80,20 +87,16 @@ class ChartService:
         sensor: str,
         intervals: ChartIntervals,
         max_readings: int = MAX_SHORT_READINGS,
-    ) -> Series | None:
+    ) -> ShortSeries | None:
         """Aggregate readings, or return None if there are too many."""
         time_range = intervals.start, intervals.end - 1
-        values = await self._few_values(hardware_id, sensor, time_range, max_readings)
-        return None if values is None else _series(sensor, intervals, _aggregate(intervals, values))
-
-    async def _few_values(
-        self, hardware_id: str, sensor: str, time_range: TimeRange, max_readings: int
-    ) -> list[TimedValue] | None:
-        """Read the values of a range, or return None if it has too many readings."""
         limit = max_readings + 1
         found = self.measurements.of_sensor(hardware_id, sensor, time_range, limit)
         readings = [reading async for reading in self._in_turns(found)]
-        return None if len(readings) == limit else _present(readings)
+        if len(readings) == limit:
+            return None
+        series = _series(sensor, intervals, _aggregate(intervals, _present(readings)))
+        return ShortSeries(series, len(readings))
 
     async def whole_series(
         self, hardware_id: str, sensor: str, intervals: ChartIntervals

@@ -108,13 +108,13 @@ class FleetQueries:
         found: list[tuple[Device, Series]] = []
         remaining = MAX_SERIES_READINGS
         for device in devices:
-            series = await self.charts.short_series(
+            short = await self.charts.short_series(
                 device.hardware_id, sensor, intervals, min(MAX_SHORT_READINGS, remaining)
             )
-            if series is None:
+            if short is None:
                 return None
-            remaining -= sum(bucket.count for bucket in series.buckets)
-            found.append((device, series))
+            remaining -= short.readings
+            found.append((device, short.series))
         return found
 
     async def _few_members(self, group: str) -> list[Device]:

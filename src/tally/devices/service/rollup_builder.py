@@ -5,9 +5,11 @@ readings, and undoes what the log has recorded since that position. So boards ca
 while older ones are built. Hours whose readings may have expired keep the roll-ups they have.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from time import time as store_time
 from typing import Final
 
 from tally.devices.model.records import MAX_TIMESTAMP_MS, Number
@@ -21,7 +23,12 @@ from tally.devices.model.rollups import (
     merge_maps,
 )
 from tally.devices.repository.devices import DeviceRepository
-from tally.devices.repository.measurements import Measurement, MeasurementRepository
+from tally.devices.repository.measurements import (
+    STREAM_DELAY_SECONDS,
+    Measurement,
+    MeasurementChange,
+    MeasurementRepository,
+)
 from tally.devices.repository.rollup_items import TransactionTooLarge
 from tally.devices.repository.rollups import (
     ALL_BUILT,
@@ -140,11 +147,8 @@ class RollupBuilder:
         time_range: tuple[int, int],
     ) -> None:
         """Return to the readings at the position, by the changes that the log has since then."""
-        until = await self.measurements.position()
-        if not await self.measurements.has_changes(position, until):
-            return
         undone: set[str] = set()
-        async with aclosing(self.measurements.changes(position)) as changes:
+        async with aclosing(_changes_so_far(self.measurements, position)) as changes:
             async for change in changes:
                 old, new, key = change.old, change.new, change.ts_batch
                 time = (old or new or (-1, {}))[0]
@@ -155,8 +159,6 @@ class RollupBuilder:
                         readings.pop(key, None)
                     else:
                         readings[key] = old
-                if not await self.measurements.has_changes(change.position, until):
-                    return
 
     async def _compute(
         self, device: str, readings: dict[str, Measurement], time_range: tuple[int, int]
@@ -177,6 +179,33 @@ class RollupBuilder:
             day = hour - hour % DAY_MS
             days[day] = merge_maps(days.get(day, {}), rollup)
         return built | {(device, "day", day): _limited(rollup) for day, rollup in days.items()}
+
+
+async def _changes_so_far(
+    measurements: MeasurementRepository, position: str
+) -> AsyncGenerator[MeasurementChange, None]:
+    """Iterate over the changes from a position until now.
+
+    Where the store cannot compare positions, until a change is seconds younger, or none follows.
+    """
+    until, now = await measurements.position(), store_time()
+    is_behind = await measurements.has_changes(position, until)
+    if is_behind is False:
+        return
+    async with aclosing(measurements.changes(position)) as changes:
+        while True:
+            try:
+                async with asyncio.timeout(None if is_behind else STREAM_DELAY_SECONDS):
+                    change = await anext(changes)
+            except TimeoutError:
+                return
+            yield change
+            if is_behind:
+                is_last = not await measurements.has_changes(change.position, until)
+            else:
+                is_last = change.at >= now + STREAM_DELAY_SECONDS
+            if is_last:
+                return
 
 
 def _limited(rollup: Mapping[str, SensorRollup]) -> StoredRollup:

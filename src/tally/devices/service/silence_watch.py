@@ -1,11 +1,12 @@
-"""What only rules of silence need: new boards, and the time in which nobody could be heard."""
+"""What only rules of silence need: new boards, and when boards could be heard."""
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from tally.devices.model.alarms import Reachability
 from tally.devices.repository.alarm_watch import AlarmWatchRepository
+from tally.devices.repository.measurements import STREAM_DELAY_SECONDS, MeasurementRepository
 from tally.devices.service.alarm_batches import FleetMemory
 from tally.kit.clock import Clock, rfc3339
 
@@ -17,13 +18,27 @@ MIN_GRACE_SECONDS: Final = 60
 CLOCK_TOLERANCE: Final = timedelta(seconds=30)
 
 
+class _LogMark(NamedTuple):
+    """The end of the change log at a time, which is told by both clocks."""
+
+    time_ms: int
+    system_time: float
+    end: str
+
+
 @dataclass(slots=True)
 class SilenceWatch:
     """The watch of one instance, while it evaluates rules."""
 
     repository: AlarmWatchRepository
+    measurements: MeasurementRepository
     clock: Clock
+    # The time of the store.
+    system_clock: Clock
+    # When the change was made that was evaluated last, in epoch seconds.
+    evaluated_at: float = 0.0
     _watched_ms: int = 0
+    _mark: _LogMark | None = None
 
     async def resume(self) -> Reachability:
         """Return how long boards have to send again after an interruption, at the start."""
@@ -49,3 +64,24 @@ class SilenceWatch:
         new = [hardware_id async for hardware_id in found if hardware_id not in fleet.groups]
         self._watched_ms = now
         return new
+
+    async def heard_until(self, position: str, *, is_idle: bool) -> int | None:
+        """Return a time up to which every reading was evaluated, or None if some are waiting.
+
+        The end of the log is marked from time to time, and the evaluation reaches the mark also
+        while boards send without a pause. Where the store cannot compare positions, changes were
+        read that are later than the mark, or none has arrived: `is_idle`.
+        """
+        mark = self._mark = self._mark or _LogMark(
+            self.clock.milliseconds(),
+            self.system_clock.time_ns() / 1e9,
+            await self.measurements.position(),
+        )
+        is_behind = await self.measurements.has_changes(position, mark.end)
+        if is_behind is None:
+            is_later = self.evaluated_at >= mark.system_time + STREAM_DELAY_SECONDS
+            is_behind = not (is_idle or is_later)
+        if is_behind:
+            return None
+        self._mark = None
+        return mark.time_ms
