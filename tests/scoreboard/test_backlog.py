@@ -43,8 +43,27 @@ def test_a_removed_player_is_not_written_again() -> None:
     backlog.add_removed("ana")
     backlog.add_score(score("ana", 20))
     assert (backlog.scores(), backlog.removed()) == ([], [("ana", MAX_SCORE)])
-    backlog.mark_removed("ana")
+    backlog.mark_removed("ana", MAX_SCORE)
     assert not backlog.has_pending_changes()
+
+
+def test_a_late_ban_neither_undoes_a_deletion_nor_drops_a_later_score() -> None:
+    backlog = Backlog()
+    backlog.add_removed("ana")
+    backlog.add_removed("ana", 10)
+    assert backlog.removed() == [("ana", MAX_SCORE)]
+    backlog.add_score(score("ben", 20))
+    backlog.add_removed("ben", 10)
+    assert backlog.scores() == [score("ben", 20)]
+
+
+def test_a_removal_queued_during_a_write_stays_queued() -> None:
+    backlog = Backlog()
+    backlog.add_removed("ana", 10)
+    [(_, written)] = backlog.removed()
+    backlog.add_removed("ana")
+    backlog.mark_removed("ana", written)
+    assert backlog.removed() == [("ana", MAX_SCORE)]
 
 
 def test_an_overflow_drops_the_queue_and_requests_a_rebuild() -> None:

@@ -9,6 +9,7 @@ from nicegui import ui
 from tally.console.formatting import pluralize
 from tally.console.links import link, player_path
 from tally.console.local_time import local_time
+from tally.console.players import changed_scores
 from tally.console.shell import Region, card, empty_state
 from tally.errors import TallyError
 from tally.scoreboard.model.scores import Standing
@@ -112,7 +113,8 @@ class LeaderboardView:
                 with ui.row().classes("gap-3 tally-numbers"):
                     local_time(event.created_at, "clock").classes("tally-quiet")
                     ui.label(f"{event.score_delta:+}").classes("text-positive text-weight-medium")
-                    ui.label(f"to {event.score_after:,}, {event.action_id.split('-')[0]}")
+                    action = event.action_id.partition("-")[0]
+                    ui.label(", ".join([*changed_scores(event), action]))
 
 
 def _standing(standing: Standing, name: str) -> None:

@@ -171,10 +171,17 @@ def _draw_history(events: tuple[ScoreEvent, ...]) -> None:
         with ui.row().classes("gap-3 tally-numbers"):
             local_time(event.created_at, "second").classes("tally-quiet")
             ui.label(f"{event.score_delta:+}").classes("text-weight-medium")
-            ui.label(f"to {event.score_after:,}")
-            for change in event.boards:
-                ui.label(f"{change.board_id}: {change.after:,}")
+            for text in changed_scores(event):
+                ui.label(text)
             ui.label(str(event.metadata.get("reason", ""))).classes("tally-quiet")
+
+
+def changed_scores(event: ScoreEvent) -> list[str]:
+    """Return the scores that an event changed: the global one, unless it counted on boards only."""
+    boards = [f"{change.board_id}: {change.after:,}" for change in event.boards]
+    if boards and event.score_after == event.score_before:
+        return boards
+    return [f"to {event.score_after:,}", *boards]
 
 
 def _draw_sessions(sessions: list[PlayerSession]) -> None:

@@ -1,10 +1,12 @@
 """Retries: an action scores once whichever token is used, and only the client's faults count."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tally.kit.clock import ManualClock
 from tally.kit.ids import new_uuid
 from tests.api_response import ApiResponse, expect_error
+from tests.scoreboard.api.boards import create
 from tests.scoreboard.api.harness import (
     INTERNAL,
     Player,
@@ -50,6 +52,30 @@ async def test_an_action_scores_once_whichever_token_is_used(
         latest = (await report(harness, player, action_id)).result["action_token"]
         replay = await harness.update_score(player, latest, 7)
         assert (replay.result["new_score"], replay.result["score_added"]) == (5, 5)
+
+
+async def test_an_action_that_is_reported_again_keeps_its_boards(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
+    """Also if its retention ends while the new token is valid."""
+    settings = server_settings(await shared_servers.allocate(), tmp_path, scoreboard_events_days=1)
+    async with run_scoreboard(settings, ManualClock()) as harness:
+        await create(harness, "cup")
+        player, action_id = await harness.player(), new_uuid()
+        await harness.complete_action(player, action_id=action_id, boards=["cup"])
+        harness.skip_time(86_400 - 60)
+        refresh = {"refresh_token": player.refresh_token}
+        tokens = (await harness.send("POST", "/auth/refresh", refresh)).result
+        player = replace(player, token=tokens["access_token"])
+        token = await harness.complete_action(player, action_id=action_id, boards=["cup"])
+        harness.skip_time(61)
+        await harness.scoreboard.services.retention.run()
+        scored = (await harness.update_score(player, token, 5)).result
+        assert (scored["new_score"], scored["boards"][0]["score"]) == (0, 5)
+        harness.skip_time(2 * 86_400)
+        await harness.scoreboard.services.retention.run()
+        count = "SELECT count(*) FROM completed_actions"
+        assert await harness.scoreboard.database.value("test", count) == 0
 
 
 async def test_a_changed_report_of_an_action_is_a_conflict(harness: ScoreboardHarness) -> None:

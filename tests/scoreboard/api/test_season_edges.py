@@ -121,3 +121,27 @@ async def test_the_comparison_of_a_board_builds_no_copy(server: ScoreboardHarnes
     await client.zadd("leaderboard:cup:1", {"a stray": 5})
     await maintenance.verify()
     assert await client.zcard("leaderboard:cup:1") == 1
+
+
+async def test_a_repeated_ban_writes_to_redis_what_a_dead_process_committed(
+    server: ScoreboardHarness,
+) -> None:
+    """And so does the repeated end of a ban, on boards and on the global leaderboard."""
+    services, now = server.scoreboard.services, server.clock.now()
+    await create(server, "cup")
+    ana = await server.player("ana")
+    await play(server, ana, 10, "cup", "global")
+    await services.board_maintenance.catch_up()
+
+    async def shown() -> list[list[str]]:
+        pages = [await server.leaderboard(), (await server.send("GET", "/boards/cup")).result]
+        return [[row["username"] for row in page["items"]] for page in pages]
+
+    await services.moderation.players.ban(ana.user_id, now)
+    assert await shown() == [["ana"], ["ana"]]
+    await moderate(server, ana, "ban")
+    assert await shown() == [[], []]
+    await services.moderation.players.unban(ana.user_id, now)
+    assert await shown() == [[], []]
+    await moderate(server, ana, "unban")
+    assert await shown() == [["ana"], ["ana"]]

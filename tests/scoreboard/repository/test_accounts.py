@@ -230,5 +230,8 @@ async def test_an_action_can_be_repeated_but_not_changed(
         await repositories.actions.create(
             replace(action, action_id="match-2", user_id=str(uuid.uuid4()))
         )
-    assert await repositories.actions.delete_old(at(1), 10) == 1
-    await repositories.actions.create(action)
+    later = replace(action, expires_at=at(900))
+    assert not await repositories.actions.create(later)
+    assert await repositories.actions.delete_old(at(900), 10) == 0
+    assert await repositories.actions.delete_old(at(901), 10) == 1
+    assert await repositories.actions.create(action)

@@ -310,6 +310,45 @@ async def test_a_repair_does_not_undo_a_concurrent_change(repositories: Reposito
     assert (standing[0].score, standing[0].reached_at) == (50, at(5))
 
 
+async def test_a_late_removal_undoes_neither_a_later_score_nor_a_deletion(
+    repositories: Repositories,
+) -> None:
+    """A ban that reaches Redis after the end of the ban, or after the deletion of the account."""
+    leaderboard, player = repositories.leaderboard, await repositories.player()
+    later = Score(player.user_id, player.username, 20, at(2), revision=4)
+
+    async def unban_and_remove_late() -> None:
+        await leaderboard.put(later)
+        assert await leaderboard.remove(player.user_id, 2) is None
+
+    await repositories.rebuilder.rebuild()
+    await unban_and_remove_late()
+    assert await leaderboard.standing(player.user_id) is not None
+    assert await rebuilder_with(repositories, unban_and_remove_late).rebuild() == 1
+    assert await leaderboard.remove(player.user_id) == 1
+    assert await leaderboard.remove(player.user_id, 2) is None
+    assert await leaderboard.put(later) is None
+    assert await leaderboard.standing(player.user_id) is None
+
+
+async def test_changes_during_a_rebuild_that_is_abandoned_expire(
+    repositories: Repositories,
+) -> None:
+    """As when Redis does not respond at its end: nothing else deletes them."""
+    player, gone, client = (
+        await repositories.player(),
+        await repositories.player(),
+        repositories.redis.client,
+    )
+    await client.set(REBUILDING, "leaderboard:global:new:x", ex=MARKER_TTL_SECONDS)
+    await repositories.leaderboard.put(Score(player.user_id, player.username, 20, at(2), 1))
+    await repositories.leaderboard.remove(gone.user_id)
+    keys = await client.keys("leaderboard:global:new:*")
+    assert len(keys) == 4
+    for key in keys:
+        assert 0 < await client.ttl(key) <= MARKER_TTL_SECONDS
+
+
 async def test_a_leaderboard_that_was_dropped_is_not_repaired(repositories: Repositories) -> None:
     """A repair that comes late leaves no key of a closed season."""
     player = await repositories.player()

@@ -105,10 +105,9 @@ class RankingModel:
             case ("ban", _) if self.players:
                 player = self.players.pop(number % len(self.players))
                 self.banned.append(player)
-                banned = await moderation.ban(player.user_id, START)
-                assert banned is not None
-                revision, _ = banned
-                await self.repositories.leaderboard.remove(player.user_id, revision)
+                ban = await moderation.ban(player.user_id, START)
+                assert ban.is_new
+                await self.repositories.leaderboard.remove(player.user_id, ban.revision)
             case ("unban", _) if self.banned:
                 player = self.banned.pop(number % len(self.banned))
                 self.players.append(player)

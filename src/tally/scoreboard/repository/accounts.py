@@ -56,11 +56,14 @@ SELECT {_COLUMNS}, password_hash, {_IS_KNOWN_ADDRESS} AS is_known_address FROM u
 WHERE lower(username) = lower($1) OR lower(email) = lower($1)
 """
 
-# The score is locked before the account, as in a score change, so that the two cannot deadlock.
+# The score is locked before the account, as in a score change, so that the two cannot deadlock. The
+# end of a ban, for which the second statement waits, brings a score that the first one did not see.
 # Once the account is locked, no other request adds a row of it.
+_LOCK_SCORE: Final = "SELECT FROM scores WHERE user_id = $1 FOR UPDATE"
 _LOCK: Final = (
+    _LOCK_SCORE,
     "SELECT FROM banned_scores WHERE user_id = $1 FOR UPDATE",
-    "SELECT FROM scores WHERE user_id = $1 FOR UPDATE",
+    _LOCK_SCORE,
     "SELECT FROM users WHERE id = $1 FOR UPDATE",
 )
 _DELETE_SESSIONS: Final = """

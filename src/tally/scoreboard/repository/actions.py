@@ -19,14 +19,16 @@ INSERT INTO completed_actions (action_id, user_id, max_score, metadata, complete
 SELECT $1, id, $3, $4, $5, $6, $7 FROM users WHERE id = $2 FOR KEY SHARE
 RETURNING action_id
 """
-_IS_SAME: Final = """
-SELECT user_id = $2::uuid AND max_score = $3 AND boards IS NOT DISTINCT FROM $4::varchar[]
-FROM completed_actions WHERE action_id = $1
+_RENEW: Final = """
+UPDATE completed_actions SET expires_at = $5 WHERE action_id = $1
+    AND user_id = $2::uuid AND max_score = $3 AND boards IS NOT DISTINCT FROM $4::varchar[]
+RETURNING true
 """
 
+# An action outlives its last token: the row says on which boards it counts.
 _DELETE_OLD: Final = """
 DELETE FROM completed_actions WHERE action_id = ANY(ARRAY(
-    SELECT action_id FROM completed_actions WHERE completed_at < $1
+    SELECT action_id FROM completed_actions WHERE completed_at < $1 AND expires_at < $1
     ORDER BY completed_at LIMIT $2 FOR UPDATE SKIP LOCKED
 )) RETURNING action_id
 """
@@ -39,7 +41,7 @@ class ActionRepository:
     database: Database
 
     async def create(self, action: CompletedAction) -> bool:
-        """Store the action, and return False if the same action was stored before.
+        """Store the action, or renew it and return False if the same action was stored before.
 
         Raises ActionExists if its player, maximum or boards differ, or NotFound if the player does
         not exist.
@@ -59,12 +61,13 @@ class ActionRepository:
             )
         except asyncpg.UniqueViolationError as error:
             is_same = await self.database.value(
-                "find_action",
-                _IS_SAME,
+                "renew_action",
+                _RENEW,
                 action.action_id,
                 action.user_id,
                 action.max_score,
                 boards,
+                action.expires_at,
             )
             if is_same:
                 return False
@@ -77,5 +80,5 @@ class ActionRepository:
         return True
 
     async def delete_old(self, before: datetime, limit: int) -> int:
-        """Delete up to `limit` actions completed before a time, oldest first; return the count."""
+        """Delete up to `limit` actions last reported before a time; return the count."""
         return len(await self.database.rows("delete_old_actions", _DELETE_OLD, before, limit))

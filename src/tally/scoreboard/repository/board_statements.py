@@ -122,7 +122,7 @@ SELECT b.id FROM boards b JOIN board_scores s ON s.board = b.id AND s.season = b
 WHERE s.user_id = $1 AND b.season_ends_at <= $2 LIMIT 1
 """
 HIDE: Final = f"""
-UPDATE board_scores s SET is_hidden = true {_OPEN} AND NOT s.is_hidden
+UPDATE board_scores s SET is_hidden = true {_OPEN}
 RETURNING s.board, s.season, s.revision
 """
 SHOW: Final = f"""

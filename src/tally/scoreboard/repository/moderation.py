@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from tally.errors import NotFound
+from tally.errors import NotFound, Unavailable
 from tally.scoreboard.model.boards import BoardPlace
 from tally.scoreboard.model.errors import ActionExists, ScoreUnderflow
 from tally.scoreboard.model.scores import MAX_SCORE, Adjustment, AppliedAdjustment
@@ -45,6 +45,7 @@ WITH removed AS (
 )
 INSERT INTO banned_scores SELECT *, $2 FROM removed RETURNING revision
 """
+_FIND_BAN: Final = "SELECT revision FROM banned_scores WHERE user_id = $1 FOR SHARE"
 _UNBAN: Final = """
 WITH restored AS (
     DELETE FROM banned_scores WHERE user_id = $1
@@ -54,6 +55,15 @@ INSERT INTO scores (user_id, total_score, score_first_reached_at, revision, upda
 SELECT user_id, total_score, score_first_reached_at, revision + 1, $2 FROM restored
 RETURNING user_id
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Ban:
+    """The last revision of a banned player's score, and the player's places in open seasons."""
+
+    revision: int
+    places: list[BoardPlace]
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +143,21 @@ class ModerationRepository:
             raise translate_board_error(error) or error from error
         return {board: {name: change[name] for name in ("season", "before", "after")}}
 
-    async def ban(self, user_id: str, at: datetime) -> tuple[int, list[BoardPlace]] | None:
-        """Hide the scores, and return the last revision of each; None if they were hidden before.
+    async def ban(self, user_id: str, at: datetime) -> Ban:
+        """Hide the scores; closed seasons do not change.
 
-        Closed seasons do not change.
+        A repeated ban changes nothing, and returns what may still be in Redis.
         """
         async with self.database.use("ban_player") as connection, connection.transaction():
             revision: int | None = await connection.fetchval(_BAN, user_id, at)
+            is_new = revision is not None
             if revision is None:
                 await self._require_player(connection, user_id)
-                return None
-            return revision, await hide_scores(connection, user_id, at)
+                revision = await connection.fetchval(_FIND_BAN, user_id)
+            if revision is None:
+                raise Unavailable("The ban has just ended", retry_after=1)
+            places = await hide_scores(connection, user_id, at)
+        return Ban(revision, places, is_new=is_new)
 
     async def unban(self, user_id: str, at: datetime) -> bool:
         """Restore the scores; return False if the player was not banned."""

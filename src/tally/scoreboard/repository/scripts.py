@@ -34,6 +34,16 @@ local function set_version()
 end
 """
 
+# What a change adds to the new leaderboard expires with the marker, if the rebuild is abandoned.
+_EXPIRE_NEW: Final = """
+local function expire_new(new)
+    local left = math.max(1, redis.call('PTTL', KEYS[4]))
+    for _, name in ipairs({'', ':players', ':changed', ':removed'}) do
+        redis.call('PEXPIRE', new .. name, left)
+    end
+end
+"""
+
 # ARGV: id, user, score, entry, microseconds of the change or 0. KEYS[6] marks a removed player, up
 # to a revision.
 # Returns the rank from 0; -1 if the leaderboard is not complete; -2 if the player was removed.
@@ -41,6 +51,7 @@ PUT: Final = (
     _FIND_MEMBER
     + _REVISION
     + _SET_VERSION
+    + _EXPIRE_NEW
     + """
 local user, score, entry, moment = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local function put(board, players, changed)
@@ -57,26 +68,36 @@ end
 local removed = redis.call('GET', KEYS[6])
 if removed and tonumber(removed) >= revision_of(entry) then return -2 end
 local new = redis.call('GET', KEYS[4])
-if new and removed then redis.call('SREM', new .. ':removed', user) end
-if new then put(new, new .. ':players', new .. ':changed') end
+if new then
+    put(new, new .. ':players', new .. ':changed')
+    expire_new(new)
+end
 if redis.call('EXISTS', KEYS[3]) == 0 then return -1 end
 if put(KEYS[1], KEYS[2], KEYS[3]) then set_version() end
 return redis.call('ZREVRANK', KEYS[1], (find_member(KEYS[1], KEYS[2], user)))
 """
 )
 
-# ARGV: id, user, TTL of the removal mark, which is KEYS[6], and the revision that it ends with.
+# ARGV: id, user, TTL of the removal mark, which is KEYS[6], and the revision that it ends with. A
+# removal may come late: it neither lowers the mark nor removes a later score.
 # Returns the last rank from 0, or -1.
 REMOVE: Final = (
     _FIND_MEMBER
+    + _REVISION
     + _SET_VERSION
+    + _EXPIRE_NEW
     + """
-local user = ARGV[2]
-redis.call('SET', KEYS[6], ARGV[4], 'EX', ARGV[3])
+local user, revision = ARGV[2], ARGV[4]
+local mark = redis.call('GET', KEYS[6])
+if mark and tonumber(mark) > tonumber(revision) then revision = mark end
+redis.call('SET', KEYS[6], revision, 'EX', ARGV[3])
 local new = redis.call('GET', KEYS[4])
-if new then redis.call('SADD', new .. ':removed', user) end
-local member = find_member(KEYS[1], KEYS[2], user)
-if not member then return -1 end
+if new then
+    redis.call('SADD', new .. ':removed', user)
+    expire_new(new)
+end
+local member, _, entry = find_member(KEYS[1], KEYS[2], user)
+if not member or revision_of(entry) > tonumber(revision) then return -1 end
 local rank = redis.call('ZREVRANK', KEYS[1], member)
 redis.call('ZREM', KEYS[1], member)
 redis.call('HDEL', KEYS[2], user)
@@ -225,13 +246,15 @@ return 1
 # ARGV: id, prefix of the new leaderboard, microseconds of the last change in PostgreSQL. Returns
 # the number of players, or -1 if the marker changed.
 SWAP: Final = (
-    _SET_VERSION
+    _REVISION
+    + _SET_VERSION
     + """
 local new = ARGV[2]
 if redis.call('GET', KEYS[4]) ~= new then return -1 end
 for _, user in ipairs(redis.call('SMEMBERS', new .. ':removed')) do
     local entry = redis.call('HGET', new .. ':players', user)
-    if entry then
+    local mark = tonumber(redis.call('GET', KEYS[1] .. ':removed:' .. user) or math.huge)
+    if entry and revision_of(entry) <= mark then
         redis.call('ZREM', new, string.sub(entry, 1, 16) .. user)
         redis.call('HDEL', new .. ':players', user)
     end

@@ -42,8 +42,10 @@ class Backlog:
 
     def add_removed(self, user_id: str, revision: int = MAX_SCORE) -> None:
         """Queue a removal, which a score with a later revision undoes."""
-        self._scores.pop(user_id, None)
-        self._removed[user_id] = revision
+        queued = self._scores.get(user_id)
+        if queued is not None and queued.revision <= revision:
+            del self._scores[user_id]
+        self._removed[user_id] = max(revision, self._removed.get(user_id, revision))
         self._enforce_limit()
 
     def add_revoked_token(self, token_hash: str, until: datetime) -> None:
@@ -70,8 +72,10 @@ class Backlog:
         if self._scores.get(score.user_id) == score:
             del self._scores[score.user_id]
 
-    def mark_removed(self, user_id: str) -> None:
-        self._removed.pop(user_id, None)
+    def mark_removed(self, user_id: str, revision: int) -> None:
+        """Dequeue the removal, unless a later one was queued in the meantime."""
+        if self._removed.get(user_id) == revision:
+            del self._removed[user_id]
 
     def mark_token_revoked(self, token_hash: str) -> None:
         self._revoked.pop(token_hash, None)

@@ -115,7 +115,7 @@ class CacheSync:
             return
         for user_id, revision in self.backlog.removed():
             await self.breaker.call(partial(self.cache.remove, user_id, revision))
-            self.backlog.mark_removed(user_id)
+            self.backlog.mark_removed(user_id, revision)
         scores = self.backlog.scores()
         for score in scores:
             await self.breaker.call(partial(self.cache.put, score))

@@ -57,25 +57,27 @@ class Moderation:
         return None
 
     async def ban(self, user_id: str) -> None:
-        """Hide the player from every leaderboard; the score is kept."""
-        banned = await self.boards.after_due_seasons(
+        """Hide the player from every leaderboard; the score is kept.
+
+        A repeated request removes the player from Redis again: the process of the first one may
+        have died before it did.
+        """
+        ban = await self.boards.after_due_seasons(
             partial(self.players.ban, user_id, self.clock.now())
         )
-        if banned is None:
-            return
-        revision, places = banned
-        await self.writer.remove_player(user_id, revision)
-        await self.boards.remove(user_id, places)
-        _log.warning("Player banned", action="player_banned", player=user_id)
+        await self.writer.remove_player(user_id, ban.revision)
+        await self.boards.remove(user_id, ban.places)
+        if ban.is_new:
+            _log.warning("Player banned", action="player_banned", player=user_id)
 
     async def unban(self, user_id: str) -> None:
         """Show the player again, with the score from before the ban."""
-        if not await self.boards.after_due_seasons(
+        is_new = await self.boards.after_due_seasons(
             partial(self.players.unban, user_id, self.clock.now())
-        ):
-            return
+        )
         await self._write_through(user_id)
-        _log.info("Player unbanned", action="player_unbanned", player=user_id)
+        if is_new:
+            _log.info("Player unbanned", action="player_unbanned", player=user_id)
 
     async def _write_through(self, user_id: str) -> None:
         score = await self.scores.find(user_id)
