@@ -7,9 +7,9 @@ contains what comes next for it. With an exchange, one process polls for all.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tally.store.dynamodb.error_mapping import IteratorExpired
 from tally.store.dynamodb.shards import Shard
@@ -82,6 +82,14 @@ class ShardLog:
             for record in page
             if record_number(record) > pointer.lower
         ]
+
+    def last_number(self, name: str, value: Mapping[str, Any]) -> int:
+        """Return the number of the last polled record with this key attribute, or 0."""
+        for page in reversed(self._pages):
+            for record in reversed(page):
+                if record["dynamodb"]["Keys"].get(name) == value:
+                    return record_number(record)
+        return 0
 
     async def poll(self, *, now: bool = False) -> None:
         """Get new records, unless that was done within a second and found none; `now` always does.

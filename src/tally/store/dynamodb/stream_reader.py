@@ -37,6 +37,7 @@ from tally.store.dynamodb.stream_requests import (
     StreamRequests,
     parse_record,
 )
+from tally.store.encode import to_wire
 from tally.store.errors import InvalidRequest, PositionExpired, PositionUnknown, TableNotFound
 from tally.store.schema import Table
 
@@ -73,10 +74,12 @@ class StreamReader:
     ) -> ChangePage:
         """Return up to `limit` changes of a partition after a position and up to now."""
         end = await self.last_position(table)  # also polls the logs, for all readers
+        # Before the changes are read: the number of a later change would hide that one.
+        last_polled = self._last_polled(table, partition, end)
         if after is None:
-            return ChangePage((), end, 0)
+            return ChangePage((), end, last_polled)
         found: list[Change] = []
-        position, sequence = after, own_sequence(after)
+        position, sequence = after, own_sequence(after) or last_polled
         async with aclosing(self._rounds(table, after)) as rounds:
             async for changes in rounds:
                 for change in changes:
@@ -89,6 +92,21 @@ class StreamReader:
                 if not changes:
                     break
         return ChangePage(tuple(found), position, sequence)
+
+    def _last_polled(self, table: Table, partition: Any, position: str) -> int:
+        """Return the number of the last change of a partition that the logs have, or 0.
+
+        Readers of the logs may receive this change later than a client that connects now.
+        """
+        name = table.partition.name
+        key = to_wire(partition)
+        logs = [
+            log
+            for arn, shards in self._logs.items()
+            if position.startswith(stream_key(arn))
+            for log in shards.values()
+        ]
+        return max((log.last_number(name, key) for log in logs), default=0)
 
     async def _rounds(self, table: Table, after: str | None) -> AsyncGenerator[list[Change], None]:
         """Read all shards again and again; a round without changes is at the end of all."""
