@@ -43,6 +43,9 @@ from tally.store.schema import Table
 
 RETENTION_SECONDS: Final = 24 * 3_600.0  # of the service
 MAX_CONCURRENT_SHARDS: Final = 16  # a page has up to 1 MB
+# So many rounds without a record, although the shards are known to have more, end a replay.
+MAX_EMPTY_ROUNDS: Final = 50
+_NOWHERE: Final[Mapping[str, ShardPointer]] = {}
 
 
 class StreamReader:
@@ -80,7 +83,9 @@ class StreamReader:
             return ChangePage((), end, last_polled)
         found: list[Change] = []
         position, sequence = after, own_sequence(after) or last_polled
-        async with aclosing(self._rounds(table, after)) as rounds:
+        parsed = parse_position(end)
+        until = {} if parsed is None else parsed[1]
+        async with aclosing(self._rounds(table, after, until)) as rounds:
             async for changes in rounds:
                 for change in changes:
                     position = change.position
@@ -108,14 +113,20 @@ class StreamReader:
         ]
         return max((log.last_number(name, key) for log in logs), default=0)
 
-    async def _rounds(self, table: Table, after: str | None) -> AsyncGenerator[list[Change], None]:
-        """Read all shards again and again; a round without changes is at the end of all."""
+    async def _rounds(
+        self, table: Table, after: str | None, until: Mapping[str, ShardPointer] = _NOWHERE
+    ) -> AsyncGenerator[list[Change], None]:
+        """Read all shards again and again; a round without changes is at the end of all.
+
+        An empty page does not prove the end of a shard, so reading continues up to `until`.
+        """
         position = await self.last_position(table) if after is None else after
         stream = await self._describe(table.name)
         frontier = self._locate(stream, position)
         # The oldest record may be trimmed before it is read: that is no gap after START.
         inexact = {*frontier.pointers} if after == START else set()
         cursors: dict[str, ShardCursor] = {}
+        empty_rounds = 0
         while True:
             has_records = has_ended = False
             for keys in chunks(frontier.unfinished, MAX_CONCURRENT_SHARDS):
@@ -132,8 +143,11 @@ class StreamReader:
                 stream = await self._describe_again(stream)
                 frontier = _advanced(stream, frontier.pointers)
                 has_ended = frontier.pointers != before
-            if not (has_records or has_ended):
+            empty_rounds = 0 if has_records or has_ended else empty_rounds + 1
+            if empty_rounds and frontier.has_reached(until):
                 yield []
+            elif empty_rounds == MAX_EMPTY_ROUNDS:
+                raise _expired(table.name)
 
     async def _read(
         self,
