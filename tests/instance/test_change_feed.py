@@ -20,6 +20,7 @@ from tally.kit.hub import Hub, StreamSubscription, encode_event
 from tally.kit.metrics import Metrics
 from tally.store.api import Engine, Put
 from tally.store.change_logs import change_log
+from tally.store.changes import START
 from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
@@ -170,7 +171,7 @@ async def test_a_long_absence_is_replayed_page_by_page(tmp_path: Path) -> None:
         assert client.snapshots == 1
 
 
-@pytest.mark.parametrize("last_event_id", ["unknown", "0" * 12 + ".1.1.0"])
+@pytest.mark.parametrize("last_event_id", ["unknown", "0" * 12 + ".1.1.0", START])
 async def test_an_unknown_position_gets_a_snapshot_and_what_follows(
     tmp_path: Path, last_event_id: str
 ) -> None:
