@@ -18,13 +18,15 @@ from tally.instance.change_feed import Change, ChangeFeed, EventSource
 from tally.kit.clock import SystemClock
 from tally.kit.hub import Hub, StreamSubscription, encode_event
 from tally.kit.metrics import Metrics
-from tally.store.api import Put
+from tally.store.api import Engine, Put
 from tally.store.change_logs import change_log
+from tally.store.changes import START
 from tally.store.schema import S, Table
 from tally.store.sqlite import SqliteEngine, open_sqlite
 from tally.store.store import Store
 from tests.embedded.harness import wait_until
 from tests.kit.test_hub import parse
+from tests.store.emulators import dynamodb_local, engine_at
 
 NOTES = Table("notes", S("topic"), S("id"), stream="NEW_IMAGE")
 NoteLog = change_log(NOTES, "notes", "tests")
@@ -38,7 +40,7 @@ def encode_note(change: Change) -> bytes:
 class Process:
     """What one process has: an engine on the shared directory, a hub and a feed."""
 
-    def __init__(self, engine: SqliteEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.hub = Hub(SystemClock(), Metrics())
         self.log = NoteLog(Store(engine))
@@ -169,7 +171,7 @@ async def test_a_long_absence_is_replayed_page_by_page(tmp_path: Path) -> None:
         assert client.snapshots == 1
 
 
-@pytest.mark.parametrize("last_event_id", ["unknown", "0" * 12 + ".1.1.0"])
+@pytest.mark.parametrize("last_event_id", ["unknown", "0" * 12 + ".1.1.0", START])
 async def test_an_unknown_position_gets_a_snapshot_and_what_follows(
     tmp_path: Path, last_event_id: str
 ) -> None:
@@ -219,11 +221,42 @@ async def test_a_change_during_the_snapshot_is_not_sent_twice(tmp_path: Path) ->
         assert client.received == ["0", "1"]
 
 
+async def test_a_client_on_dynamodb_gets_no_event_that_its_snapshot_contains() -> None:
+    """The feed of the process polls once a second, so it publishes the change later."""
+    with dynamodb_local() as url:
+        async with engine_at(url) as engine:
+            await engine.create_table(NOTES)
+            process, written = Process(engine), list[str]()
+            first = Client("a", written)
+            await first.connect(process)
+            for number in range(3):
+                written.append(f"{number}")
+                await process.write("a", written[-1])
+                await process.write("b", written[-1])
+                client = Client("a", written)
+                await client.connect(process)
+                snapshot_id = client.last_event_id
+                await client.disconnect()
+                again = Client("a", written, [*written], last_event_id=snapshot_id)
+                await again.connect(process)
+                await client.connect(process)
+                written.append(f"{number}, later")
+                await process.write("a", written[-1])
+                for one in (client, again):
+                    await one.complete()
+                    assert one.received == written
+                    await one.disconnect()
+            await first.complete()
+            assert first.received == written
+            await first.disconnect()
+
+
 async def test_the_log_is_read_once_per_process_and_only_for_streams(tmp_path: Path) -> None:
     async with open_processes(tmp_path, 1) as (process,):
         clients = [Client("a", []) for _ in range(3)]
         for client in clients:
             await client.connect(process)
+        assert isinstance(process.engine, SqliteEngine)
         streams = process.engine._streams
         await wait_until(lambda: len(streams._waiting) == 1)
         for client in clients:

@@ -10,9 +10,11 @@ import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tally.instance.repository import webhook_records
+from tally.instance.repository.consumers import STREAM_CONSUMERS
 from tally.instance.repository.webhooks import MAX_WEBHOOKS, WebhookRepository
 from tally.instance.webhooks import delivery, runner
 from tally.settings import Secret
+from tally.store.api import Scan
 from tally.store.store import Store
 from tests.devices.harness import Board
 from tests.instance.conftest import StoreTarget
@@ -325,6 +327,23 @@ async def test_a_disabled_webhook_has_no_age_of_its_oldest_event(
     await server.request("PATCH", f"/admin/webhooks/{webhook_id}", {"is_enabled": False})
     async with asyncio.timeout(WAIT_SECONDS):
         while sample in _metrics(server):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_deleted_webhook_leaves_no_consumer(
+    server: WebhookServer, receiver: Receiver
+) -> None:
+    """Neither its position and its lock, nor its lag among the metrics."""
+    webhook_id = (await server.register(receiver.url))["webhook"]["webhook_id"]
+    lag = f'consumer_lag_seconds{{consumer="webhook-{webhook_id}'
+    await server.send_readings(Board(), 1)
+    await receiver.until_accepted(1)
+    assert lag in _metrics(server)
+    await server.request("DELETE", f"/admin/webhooks/{webhook_id}")
+    engine = server.application.engine
+    assert webhook_id not in f"{(await engine.scan(Scan(STREAM_CONSUMERS))).items}"
+    async with asyncio.timeout(WAIT_SECONDS):
+        while lag in _metrics(server):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

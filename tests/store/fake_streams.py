@@ -55,6 +55,7 @@ class StreamsService(Service):
         self.shards: dict[str, FakeShard] = {}
         self.errors: dict[str, deque[Reply]] = {}
         self.requests: Counter[str] = Counter()
+        self.empty_pages = 0  # before the records, for each new iterator
         self._numbers: Iterator[int] = iter(range(10**21, 10**22))
         self.restart()
 
@@ -62,6 +63,7 @@ class StreamsService(Service):
         """Begin with one shard and no records."""
         self.shards = {"a": FakeShard("a")}
         self.errors.clear()
+        self.empty_pages = 0
 
     def write(self, shard: str, key: str, **record: Any) -> None:
         """Append a record for a key."""
@@ -142,20 +144,23 @@ class StreamsService(Service):
             "AT_SEQUENCE_NUMBER": number - 1,
             "AFTER_SEQUENCE_NUMBER": number,
         }[kind]
-        return response({"ShardIterator": f"{shard.name} {first}"})
+        return response({"ShardIterator": f"{shard.name} {first} {self.empty_pages}"})
 
     def _records(self, body: dict[str, Any]) -> Reply:
-        name, _, after = body["ShardIterator"].partition(" ")
+        name, after, empty_pages = body["ShardIterator"].split(" ")
         shard = self.shards.get(name)
         if shard is None:
             return refusal("ResourceNotFoundException", "Shard does not exist")
         if int(after) < shard.trimmed:
             return refusal("TrimmedDataAccessException", "trimmed")
+        if int(empty_pages):
+            following = f"{name} {after} {int(empty_pages) - 1}"
+            return response({"Records": [], "NextShardIterator": following})
         found = [record for record in shard.records if record[0] > int(after)]
         page = found[:PAGE_RECORDS]
         last = page[-1][0] if page else int(after)
         ends = not shard.is_open and len(found) <= PAGE_RECORDS
-        more = {} if ends else {"NextShardIterator": f"{name} {last}"}
+        more = {} if ends else {"NextShardIterator": f"{name} {last} 0"}
         return response({"Records": [record for _, record in page], **more})
 
 

@@ -241,6 +241,38 @@ async def test_the_last_position_is_after_all_changes(
     assert sorted(keys(await next_changes(engine, BOTH, 2, position))) == ["next b", "next c"]
 
 
+async def test_empty_pages_before_the_records_of_a_shard_hide_none(
+    engine: DynamoDBEngine, service: StreamsService
+) -> None:
+    """The service may need several requests to get to the records of a quiet shard."""
+    for number in range(7):
+        service.write("a", f"a{number}")
+    service.empty_pages = 4
+    position = await engine.stream_position(BOTH)
+    first = await next_changes(engine, BOTH, 1, START)
+    page = await engine.read_changes(BOTH, "a6", after=first[0].position, limit=10)
+    assert (keys([*page.changes]), page.is_complete) == (["a6"], True)
+    service.split("a", "b", "c")
+    service.write("b", "b0")
+    page = await engine.read_changes(BOTH, "b0", after=first[0].position, limit=10)
+    assert keys([*page.changes]) == ["b0"]
+    assert keys(await next_changes(engine, BOTH, 1, position)) == ["b0"]
+
+
+async def test_a_replay_that_finds_no_end_is_refused(
+    engine: DynamoDBEngine, service: StreamsService
+) -> None:
+    """A client then gets a snapshot, instead of a part of what it missed."""
+    service.write("a", "a0")
+    service.write("a", "a1")
+    [first] = await next_changes(engine, BOTH, 1, START)
+    await engine.stream_position(BOTH)
+    service.empty_pages = 1_000_000
+    with pytest.raises(PositionExpired):
+        await engine.read_changes(BOTH, "a1", after=START, limit=10)
+    assert first.key["id"] == "a0"
+
+
 async def test_the_last_position_of_a_busy_shard_does_not_need_its_history(
     engine: DynamoDBEngine, service: StreamsService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from tally.kit.event_stream import ReadState
 from tally.kit.hub import Hub, StreamSubscription, encode_event
 from tally.kit.tasks import cancel_all
 from tally.store.change_logs import ChangeLog
-from tally.store.changes import Change
+from tally.store.changes import START, Change
 from tally.store.errors import PositionExpired, PositionUnknown
 
 # The HTTP edge of a backend uses these types without the rest of the store.
@@ -129,7 +129,8 @@ class EventSource:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the missed events or a snapshot, and the state."""
         is_replayed = False
-        if last_event_id:
+        # No event has the id START, which would replay everything that the log keeps.
+        if last_event_id and last_event_id != START:
             try:
                 async with aclosing(self._replay(subscription, last_event_id)) as pages:
                     async for page in pages:

@@ -10,7 +10,7 @@ dead letter, and the consumer continues.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -118,20 +118,13 @@ class NamedConsumer:
     async def run(self) -> None:
         """Handle changes until cancelled; wait while another instance holds the lock."""
         self._metrics.lag.labels(self.name).set_function(self._lag)
-        while True:
-            try:
-                await run_with_lock(
-                    self._locks, self._clock, self.name, LOCK_SECONDS, self._consume
-                )
-            except LockedElsewhere:
-                pass
-            except LockLost:
-                _log.warning(
-                    "Stream consumer lost its lock", action="consumer_lock_lost", consumer=self.name
-                )
-            except Exception as error:  # noqa: BLE001  (tried again)
-                self._report(error)
-            await self._clock.sleep(RETRY_SECONDS)
+        try:
+            while True:
+                await self._run_with_lock()
+                await self._clock.sleep(RETRY_SECONDS)
+        finally:
+            with suppress(KeyError):  # the consumer of a deleted webhook has no lag
+                self._metrics.lag.remove(self.name)
 
     async def replay(self, letter_id: str) -> None:
         """Handle a dead letter again and delete it; raise the error of the handler."""
@@ -140,6 +133,18 @@ class NamedConsumer:
             raise unknown_letter(letter_id)
         await self._handle(letter.change)
         await self._repository.delete_letter(self.name, letter_id)
+
+    async def _run_with_lock(self) -> None:
+        try:
+            await run_with_lock(self._locks, self._clock, self.name, LOCK_SECONDS, self._consume)
+        except LockedElsewhere:
+            pass
+        except LockLost:
+            _log.warning(
+                "Stream consumer lost its lock", action="consumer_lock_lost", consumer=self.name
+            )
+        except Exception as error:  # noqa: BLE001  (tried again)
+            self._report(error)
 
     def _report(self, error: Exception) -> None:
         """Log what interrupted the consumer, once until it handles a change again."""

@@ -140,6 +140,18 @@ class ConsumerRepository:
         await self.store.put(STREAM_CONSUMERS, item)
 
     @access(
+        "Delete stream consumer",
+        DeleteItem(key=_CONSUMER_KEY),
+        table=STREAM_CONSUMERS,
+        by="user",
+        trigger="DELETE /admin/webhooks/{webhook_id}",
+        frequency="Per consumer of a deleted webhook",
+    )
+    async def delete_consumer(self, consumer: str) -> None:
+        """Delete a consumer's position and lock; an instance that runs it loses its lock."""
+        await self.store.delete(STREAM_CONSUMERS, {"consumer": consumer})
+
+    @access(
         "Checkpoint stream consumer",
         UpdateItem(key=_CONSUMER_KEY, condition=F("owner") == param("owner")),
         table=STREAM_CONSUMERS,

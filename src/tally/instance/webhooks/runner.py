@@ -159,7 +159,7 @@ class WebhookRunner:
     async def _deliver(self, webhook_id: str, deliver: Callable[[], Awaitable[None]]) -> None:
         """Deliver events while this instance holds the lock of the webhook."""
         is_failing = False
-        name = f"webhook-{webhook_id}-delivery"
+        name = delivery_lock(webhook_id)
         while True:
             try:
                 await run_with_lock(self._locks, self._timer, name, LOCK_SECONDS, deliver)
@@ -179,6 +179,11 @@ class WebhookRunner:
 
 def consumer_name(webhook_id: str, source: WebhookSource) -> str:
     return f"webhook-{webhook_id}-{source.name}"
+
+
+def delivery_lock(webhook_id: str) -> str:
+    """Return the name of the lock under which one instance delivers the events of a webhook."""
+    return f"webhook-{webhook_id}-delivery"
 
 
 def _encode_body(kind: str, timestamp: str, data: object) -> str:

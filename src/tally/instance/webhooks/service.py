@@ -15,7 +15,7 @@ from tally.instance.repository.webhook_records import (
     secret_context,
 )
 from tally.instance.repository.webhooks import MAX_WEBHOOKS, WebhookRepository
-from tally.instance.webhooks.runner import WebhookRunner, consumer_name
+from tally.instance.webhooks.runner import WebhookRunner, consumer_name, delivery_lock
 from tally.instance.webhooks.signing import new_signing_secret, parse_signing_secret
 from tally.instance.webhooks.targets import parse_target
 from tally.kit.clock import Clock
@@ -119,13 +119,18 @@ class WebhookAdministration:
         return await self._replace(changed), signing_secret
 
     async def delete(self, webhook_id: str) -> None:
-        """Delete a webhook and its deliveries.
+        """Delete a webhook, its deliveries and its consumers.
 
         Another instance may queue events for two more seconds; these expire.
         """
-        await self.get(webhook_id)
+        webhook = await self.get(webhook_id)
         await self.webhooks.delete(webhook_id)
         self.runner.refresh()
+        names = [
+            consumer_name(webhook_id, each) for each in self.runner.used_sources(webhook.kinds)
+        ]
+        for name in (*names, delivery_lock(webhook_id)):
+            await self.consumers.delete_consumer(name)
         for state in DeliveryState:
             while found := await self.deliveries.ids(webhook_id, state):
                 await self.deliveries.delete(webhook_id, state, found)

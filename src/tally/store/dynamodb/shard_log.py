@@ -7,9 +7,9 @@ contains what comes next for it. With an exchange, one process polls for all.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tally.store.dynamodb.error_mapping import IteratorExpired
 from tally.store.dynamodb.shards import Shard
@@ -38,6 +38,8 @@ from tally.store.errors import PositionExpired
 POLL_SECONDS: Final = 1.0
 STALE_SECONDS: Final = 60.0  # a log that nobody has polled for this long may be far behind
 MAX_KEPT_PAGES: Final = 8  # of up to 1 MB each
+# "It might take multiple calls to get to a portion of the shard that contains stream records."
+MAX_EMPTY_PAGES: Final = 5
 
 
 class ShardLog:
@@ -50,6 +52,7 @@ class ShardLog:
         self.end = BEGINNING  # the pointer after the last record that was polled
         self._lower = 0
         self._iterator: str | None = None
+        self._has_ended = False
         self._pages: deque[Sequence[StreamRecord]] = deque()
         self._polls = PollTimes()
 
@@ -63,8 +66,8 @@ class ShardLog:
         return self._iterator is not None and not self._polls.is_stale(self._now())
 
     def adopt(self, pointer: ShardPointer, iterator: str) -> None:
-        """Continue where a reader found no more records, if that is further."""
-        if self.covers(pointer) or pointer == END:
+        """Continue where a reader found no more records, unless the log is up to date or ended."""
+        if self.is_live or self._has_ended or pointer == END:
             return
         self._pages.clear()
         self.end, self._lower = pointer, pointer.lower
@@ -82,6 +85,14 @@ class ShardLog:
             for record in page
             if record_number(record) > pointer.lower
         ]
+
+    def last_number(self, name: str, value: Mapping[str, Any]) -> int:
+        """Return the number of the last polled record with this key attribute, or 0."""
+        for page in reversed(self._pages):
+            for record in reversed(page):
+                if record["dynamodb"]["Keys"].get(name) == value:
+                    return record_number(record)
+        return 0
 
     async def poll(self, *, now: bool = False) -> None:
         """Get new records, unless that was done within a second and found none; `now` always does.
@@ -135,6 +146,7 @@ class ShardLog:
 
     def _append(self, page: RecordPage) -> None:
         self._iterator = page.iterator
+        self._has_ended = page.iterator is None
         self._polls.has_more = bool(page.records)
         if not page.records:
             return
@@ -219,7 +231,8 @@ async def find_end(log: ShardLog) -> ShardPointer:
     """Return the pointer after the last record so far.
 
     The service does not name it. Read from both sides: a busy shard soon has another record, whose
-    number names the place before it; the records of a quiet one are soon read.
+    number names the place before it; the records of a quiet one are soon read. Several empty pages
+    in a row are taken for the end.
     """
     for _ in range(MAX_KEPT_PAGES):
         before = log.end
@@ -230,17 +243,21 @@ async def find_end(log: ShardLog) -> ShardPointer:
     requests, stream, shard = log.requests, log.stream, log.shard
     latest: str | None = await requests.latest_iterator(stream, shard)
     oldest: str | None = await requests.iterator(stream, shard, BEGINNING)
-    pointer = BEGINNING
+    pointer, empty_pages = BEGINNING, 0
     while oldest is not None and latest is not None:
         page = await requests.records(stream, latest)
         if page.records:
             return before_record(page.records[0]["dynamodb"]["SequenceNumber"])
         latest = page.iterator
         page = await requests.records(stream, oldest)
-        if not page.records:
-            if page.iterator is not None:
-                log.adopt(pointer, page.iterator)
-            return pointer
-        pointer = after_record(page.records[-1]["dynamodb"]["SequenceNumber"])
         oldest = page.iterator
+        if page.records:
+            pointer, empty_pages = after_record(page.records[-1]["dynamodb"]["SequenceNumber"]), 0
+            continue
+        empty_pages += 1
+        if oldest is None:
+            return pointer
+        if empty_pages == MAX_EMPTY_PAGES:
+            log.adopt(pointer, oldest)
+            return pointer
     return END

@@ -86,6 +86,14 @@ class Frontier:
         """Whether a shard was read to its end, or none exists yet."""
         return END in self.pointers.values() or not self.pointers
 
+    def has_reached(self, until: Mapping[str, ShardPointer]) -> bool:
+        """Whether the shards were read up to these pointers."""
+        return all(
+            key in self.pointers
+            and (self.pointers[key] == END or self.pointers[key].lower >= pointer.lower)
+            for key, pointer in until.items()
+        )
+
     def position(self, first: str | None = None) -> str:
         """Encode all pointers, beginning with the shard of the change that was read last."""
         rest = [text for key, text in self._texts.items() if key != first]

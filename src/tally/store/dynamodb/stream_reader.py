@@ -37,11 +37,15 @@ from tally.store.dynamodb.stream_requests import (
     StreamRequests,
     parse_record,
 )
+from tally.store.encode import to_wire
 from tally.store.errors import InvalidRequest, PositionExpired, PositionUnknown, TableNotFound
 from tally.store.schema import Table
 
 RETENTION_SECONDS: Final = 24 * 3_600.0  # of the service
 MAX_CONCURRENT_SHARDS: Final = 16  # a page has up to 1 MB
+# So many rounds without a record, although the shards are known to have more, end a replay.
+MAX_EMPTY_ROUNDS: Final = 50
+_NOWHERE: Final[Mapping[str, ShardPointer]] = {}
 
 
 class StreamReader:
@@ -73,11 +77,15 @@ class StreamReader:
     ) -> ChangePage:
         """Return up to `limit` changes of a partition after a position and up to now."""
         end = await self.last_position(table)  # also polls the logs, for all readers
+        # Before the changes are read: the number of a later change would hide that one.
+        last_polled = self._last_polled(table, partition, end)
         if after is None:
-            return ChangePage((), end, 0)
+            return ChangePage((), end, last_polled)
         found: list[Change] = []
-        position, sequence = after, own_sequence(after)
-        async with aclosing(self._rounds(table, after)) as rounds:
+        position, sequence = after, own_sequence(after) or last_polled
+        parsed = parse_position(end)
+        until = {} if parsed is None else parsed[1]
+        async with aclosing(self._rounds(table, after, until)) as rounds:
             async for changes in rounds:
                 for change in changes:
                     position = change.position
@@ -90,14 +98,35 @@ class StreamReader:
                     break
         return ChangePage(tuple(found), position, sequence)
 
-    async def _rounds(self, table: Table, after: str | None) -> AsyncGenerator[list[Change], None]:
-        """Read all shards again and again; a round without changes is at the end of all."""
+    def _last_polled(self, table: Table, partition: Any, position: str) -> int:
+        """Return the number of the last change of a partition that the logs have, or 0.
+
+        Readers of the logs may receive this change later than a client that connects now.
+        """
+        name = table.partition.name
+        key = to_wire(partition)
+        logs = [
+            log
+            for arn, shards in self._logs.items()
+            if position.startswith(stream_key(arn))
+            for log in shards.values()
+        ]
+        return max((log.last_number(name, key) for log in logs), default=0)
+
+    async def _rounds(
+        self, table: Table, after: str | None, until: Mapping[str, ShardPointer] = _NOWHERE
+    ) -> AsyncGenerator[list[Change], None]:
+        """Read all shards again and again; a round without changes is at the end of all.
+
+        An empty page does not prove the end of a shard, so reading continues up to `until`.
+        """
         position = await self.last_position(table) if after is None else after
         stream = await self._describe(table.name)
         frontier = self._locate(stream, position)
         # The oldest record may be trimmed before it is read: that is no gap after START.
         inexact = {*frontier.pointers} if after == START else set()
         cursors: dict[str, ShardCursor] = {}
+        empty_rounds = 0
         while True:
             has_records = has_ended = False
             for keys in chunks(frontier.unfinished, MAX_CONCURRENT_SHARDS):
@@ -114,8 +143,11 @@ class StreamReader:
                 stream = await self._describe_again(stream)
                 frontier = _advanced(stream, frontier.pointers)
                 has_ended = frontier.pointers != before
-            if not (has_records or has_ended):
+            empty_rounds = 0 if has_records or has_ended else empty_rounds + 1
+            if empty_rounds and frontier.has_reached(until):
                 yield []
+            elif empty_rounds == MAX_EMPTY_ROUNDS:
+                raise _expired(table.name)
 
     async def _read(
         self,
