@@ -83,6 +83,7 @@ class TableMover:
                     error=error,
                 )
                 await self._restart()
+                await self._clock.sleep(_MAX_BACKOFF)
             except StoreUnavailable as error:
                 attempts = 1 if self.state.position != position else attempts + 1
                 if attempts == 1:
