@@ -147,7 +147,6 @@ WIDE_CLASSES = {
         "SimulatedServices",
     },
     "one use case that coordinates many collaborators": {
-        "DeviceDeletionWorker",
         "InboxWorker",
         "PlayerAccounts",
         "PushService",
