@@ -148,7 +148,6 @@ WIDE_CLASSES = {
         "SimulatedServices",
     },
     "one use case that coordinates many collaborators": {
-        "DeviceDeletionWorker",
         "InboxWorker",
         "PlayerAccounts",
         "PushService",

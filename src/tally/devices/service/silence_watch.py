@@ -19,7 +19,7 @@ CLOCK_TOLERANCE: Final = timedelta(seconds=30)
 
 
 class _LogMark(NamedTuple):
-    """The end of the change log at a time, which is told by both clocks."""
+    """The end of the change log at a time, by both clocks."""
 
     time_ms: int
     system_time: float
