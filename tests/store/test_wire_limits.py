@@ -1,12 +1,13 @@
 """Values and expressions at the limits of the protocol, which the store's own limits do not cut."""
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.store.served import call, served_store
+from tests.store.served import call, dynamodb_command, served_store
 from tests.store.wire_requests import KEY, ONE, Body, table
 
 PLAIN: Body = {"TableName": "plain"}
@@ -108,28 +109,24 @@ def test_the_older_parameters_have_no_limit_of_operators(url: str) -> None:
     assert failed[:2] == (400, "ConditionalCheckFailedException")
 
 
-def test_a_long_select_lets_other_requests_run(url: str) -> None:
-    for start in range(0, 2000, 25):
-        items = [{"PutRequest": {"Item": {"pk": {"S": f"s{start + n}"}}}} for n in range(25)]
-        assert call(url, "BatchWriteItem", {"RequestItems": {"plain": items}})[0] == 200
-    assert call(url, "PutItem", {**PLAIN, "Item": KEY})[0] == 200
-    statement = " OR ".join(["SELECT * FROM plain WHERE n = -1", *["n = -1"] * 289])
-    done = threading.Event()
-
-    def select() -> None:
-        try:
-            assert call(url, "ExecuteStatement", {"Statement": statement})[0] == 200
-        finally:
-            done.set()
-
-    selecting = threading.Thread(target=select)
-    selecting.start()
-    reads = 0
-    while not done.is_set():
-        assert call(url, "GetItem", TARGET)[0] == 200
-        reads += 1
-    selecting.join()
-    assert reads > 5  # without turns, one before and one after it
+def test_a_long_select_lets_other_requests_run(tmp_path: Path) -> None:
+    """In a process of its own: threads of one process wait for each other."""
+    with dynamodb_command(tmp_path) as (url, _):
+        assert call(url, *table("plain", "pk:S", "pk"))[0] == 200
+        for start in range(0, 5_000, 25):
+            keys = [{"pk": {"S": f"s{start + n}"}, "n": {"N": "1"}} for n in range(25)]
+            items = [{"PutRequest": {"Item": key}} for key in keys]
+            assert call(url, "BatchWriteItem", {"RequestItems": {"plain": items}})[0] == 200
+        assert call(url, "PutItem", {**PLAIN, "Item": KEY})[0] == 200
+        statement = " OR ".join(["SELECT * FROM plain WHERE n = -1", *["n = -1"] * 289])
+        with ThreadPoolExecutor(1) as pool:
+            selecting = pool.submit(call, url, "ExecuteStatement", {"Statement": statement})
+            reads = 0
+            while not selecting.done():
+                assert call(url, "GetItem", TARGET)[0] == 200
+                reads += 1
+            assert selecting.result() == (200, {"Items": []})
+    assert reads > 20  # without turns, one before and one after it
 
 
 def test_more_conditions_than_an_item_can_be_tested_with_are_refused(url: str) -> None:

@@ -66,10 +66,10 @@ class DemoClients:
     async def run_boards(self) -> None:
         key = self.state.load_secret("boards") or await self._create_board_key()
         devices = DevicesClient(self.client, f"{self.url}/devices", key, self.clock)
-        await create_alarm_rule(self.client, devices.url, self._operator_token())
         behaviour = BoardBehaviour(interval=BOARD_INTERVAL_SECONDS)
         fleet = BoardFleet(devices, self.clock, self.state.rng("boards"), behaviour)
         async with fleet.running(BOARD_COUNT):
+            await create_alarm_rule(self.client, devices.url, self._operator_token())
             await fleet.rejected.wait()
         self.state.delete_secret("boards")
 
