@@ -228,6 +228,7 @@ def expect_every_file(image: Path) -> None:
     } == set()
 
 
+@pytest.mark.judge
 def test_the_image_serves_without_the_sources(image: Path) -> None:
     """Its entry point serves the console as an unprivileged user, is healthy, and stops."""
     expect_every_file(image)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from tally import settings
 from tests.test_cli import (
     PROGRAM,
@@ -127,6 +129,7 @@ def expect_the_same_data(later: Demo, boards: set[str], players: set[str]) -> No
     assert len(later.players()) <= PLAYERS
 
 
+@pytest.mark.judge
 def test_a_restart_continues_after_a_stop_and_after_a_kill(tmp_path: Path) -> None:
     """Devices, players and athletes are the same, and no process is left behind."""
     with demo(tmp_path) as first:

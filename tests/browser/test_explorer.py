@@ -65,6 +65,7 @@ async def test_a_request_without_credentials_works(explorer: Page) -> None:
     assert await execute(explorer) == "200"
 
 
+@pytest.mark.judge
 async def test_the_token_of_an_operator_is_used_but_not_stored(
     explorer: Page, demo: RunningDemo
 ) -> None:

@@ -2,11 +2,13 @@
 
 import re
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import RunningDemo
 
 
+@pytest.mark.judge
 async def test_a_season_closes_live_and_a_player_is_moderated(
     demo: RunningDemo, page: Page
 ) -> None:

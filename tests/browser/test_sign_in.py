@@ -126,6 +126,7 @@ async def test_an_open_page_of_a_removed_operator_returns_to_the_sign_in_page(
         await expect_sign_in_page(page, server)
 
 
+@pytest.mark.judge
 async def test_a_page_that_ignores_the_end_of_its_session_is_disconnected(
     server: ConsoleServer, browser: Browser
 ) -> None:
@@ -150,6 +151,7 @@ async def expect_no_key(server: ConsoleServer, context: BrowserContext, text: st
     await expect(page.get_by_text(text)).to_have_count(0)
 
 
+@pytest.mark.judge
 async def test_idle_and_old_sessions_end_on_open_pages(browser: Browser, tmp_path: Path) -> None:
     """A click restarts the idle time-out, but not the lifetime."""
     limits = {"TALLY_CONSOLE_IDLE_TIMEOUT": "6", "TALLY_CONSOLE_SESSION_LIFETIME": "14"}

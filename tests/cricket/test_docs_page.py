@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cricket.docs_page import PAGE, render_lists
 from tests.needs import need_program
 
@@ -19,6 +21,7 @@ def test_the_lists_match_the_code() -> None:
     assert render_lists(page) == page
 
 
+@pytest.mark.judge
 async def test_the_commands_work_in_order(tmp_path: Path) -> None:
     need_program("curl", "curl")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}

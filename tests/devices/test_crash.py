@@ -19,7 +19,8 @@ BOARDS = 8
 KILLS = 2
 # Write on the writer thread, or in the writer process from the first write.
 WRITERS = pytest.mark.parametrize(
-    "writer_process_rate", [pytest.param(0, id="thread"), pytest.param(1, id="process")]
+    "writer_process_rate",
+    [pytest.param(0, id="thread"), pytest.param(1, id="process", marks=pytest.mark.judge)],
 )
 
 

@@ -118,6 +118,7 @@ async def final_feed(feeds: FeedCache, name: str) -> MatchFeed:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.judge
 async def test_one_of_two_instances_polls_until_it_is_killed(tmp_path: Path) -> None:
     """The other one takes over."""
     async with SportMonksSimulator(SystemClock()).serving() as sportmonks:

@@ -155,6 +155,7 @@ async def test_a_rotated_token_is_used_from_the_next_push_on(harness: PhonesHarn
     assert (await harness.record("eva", "eva-phone")).update_token == activity.token
 
 
+@pytest.mark.judge
 async def test_phones_with_ios_18_get_broadcasts(harness: PhonesHarness) -> None:
     """One broadcast reaches all of them; an older phone has a token. All end with the match."""
     new = [await harness.phone(f"fan-{number}", f"phone-{number}", "18.1") for number in range(3)]

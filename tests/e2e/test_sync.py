@@ -86,6 +86,7 @@ def schedule(scores: SportMonksHarness, count: int) -> Counter[str]:
     return Counter(map(str, scheduled))
 
 
+@pytest.mark.judge
 async def test_ten_thousand_fixtures_are_synced_despite_partial_batches(
     tmp_path: Path,
 ) -> None:

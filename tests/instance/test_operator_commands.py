@@ -192,6 +192,7 @@ def ignore_failure(request: urllib.request.Request) -> None:
         urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # noqa: S310
 
 
+@pytest.mark.judge
 def test_removing_the_last_operator_warns_and_a_start_creates_none(tmp_path: Path) -> None:
     add(tmp_path, "ada", "operator", "--expires", "never")
     add(tmp_path, "vera", "viewer")

@@ -58,6 +58,7 @@ async def following(url: str, count: int) -> AsyncIterator[list[Follower]]:
         yield [Follower(*pair) for pair in zip(services, exchanges, strict=True)]
 
 
+@pytest.mark.judge
 async def test_one_instance_reads_and_another_takes_over(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ async def test_a_switch_repairs_differences_first(
         await until_item(embedded, NOTES, {"id": "later"})
 
 
+@pytest.mark.judge
 async def test_changes_that_the_stream_lost_are_found_before_the_switch(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
