@@ -171,7 +171,10 @@ async def test_charts_stay_exact_if_readings_arrive_while_a_device_is_deleted(
 async def test_charts_include_readings_that_arrive_while_roll_ups_are_deleted(
     store_target: StoreTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The roll-ups count such a reading, and then they are deleted with those of the others."""
+    """The roll-ups count such a reading, and then they are deleted with those of the others.
+
+    On DynamoDB, the consumer may move meanwhile; the deletion then starts over with this reading.
+    """
     async with open_server(await store_target.new_settings()) as server:
         await wait_until_built(server)
         board, key = Board(), await server.new_key()
@@ -188,8 +191,9 @@ async def test_charts_include_readings_that_arrive_while_roll_ups_are_deleted(
         monkeypatch.setattr(RollupRepository, "delete_page", delete_after_reading)
         await delete(server, f"/devices/{board.hardware_id}")
         await server.post("/register", board.registration(), key=key)
-        assert len(await server.readings(board)) == 1
-        assert [count for count, _, _ in await charted(server, board)] == [1]
+        left = len(await server.readings(board))
+        assert left in ({1} if store_target.engine == "sqlite" else {0, 1})
+        assert [count for count, _, _ in await charted(server, board)] == [1] * left
 
 
 async def test_a_board_that_sends_data_after_its_deletion_is_a_device_at_once(
