@@ -17,8 +17,13 @@ def raw_item(item: Mapping[str, Any]) -> msgspec.Raw:
     return msgspec.Raw(encode_item(item))
 
 
-async def raw_items(items: Sequence[Mapping[str, Any]]) -> list[msgspec.Raw]:
-    """Return items for a response; other requests run between the parts of a long page."""
+async def raw_items(items: Sequence[Mapping[str, Any]]) -> Sequence[object]:
+    """Return items for a response; other requests run between the parts of a long page.
+
+    The response encodes the items of a short page in one pass.
+    """
+    if len(items) <= _ITEMS_PER_TURN:
+        return [_typed(item) for item in items]
     encoded: list[msgspec.Raw] = []
     for start in range(0, len(items), _ITEMS_PER_TURN):
         if start:
@@ -29,14 +34,16 @@ async def raw_items(items: Sequence[Mapping[str, Any]]) -> list[msgspec.Raw]:
 
 def encode_item(item: Mapping[str, Any]) -> bytes:
     """Return the JSON of an item or a key, with the type of each value."""
+    return _encode(_typed(item))
+
+
+def _typed(item: Mapping[str, Any]) -> dict[str, Any]:
     # Most values are strings and integers: written here, they need no call.
-    return _encode(
-        {
-            name: {"S": value}
-            if (kind := type(value)) is str
-            else {"N": str(value)}
-            if kind is int
-            else to_wire(value)
-            for name, value in item.items()
-        }
-    )
+    return {
+        name: {"S": value}
+        if (kind := type(value)) is str
+        else {"N": str(value)}
+        if kind is int
+        else to_wire(value)
+        for name, value in item.items()
+    }

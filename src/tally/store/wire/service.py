@@ -35,6 +35,7 @@ from tally.store.wire.visible_tables import VisibleTables
 
 Body = Mapping[str, Any]
 Handler: TypeAlias = Callable[[Body], Awaitable[dict[str, Any]]]
+_encode: Final = msgspec.json.Encoder().encode
 _DYNAMODB: Final = "DynamoDB_20120810"
 _STREAMS: Final = "DynamoDBStreams_20120810"
 _DATA_PLANE: Final = {
@@ -137,7 +138,7 @@ class ServedStore:
     async def respond(self, target: str, payload: bytes) -> tuple[int, bytes]:
         """Run the operation that `X-Amz-Target` names; return the status and the body."""
         try:
-            return 200, msgspec.json.encode(await self._run(target, payload))
+            return 200, _encode(await self._run(target, payload))
         except ServiceError as error:
             failed = error
         except InvalidSchema as error:
