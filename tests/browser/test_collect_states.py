@@ -82,6 +82,7 @@ async def show_athlete(page: Page, user_id: str) -> None:
     await expect(page).to_have_url(re.compile(rf"/collect/athletes/{user_id}$"))
 
 
+@pytest.mark.judge
 async def test_goals_that_stand_still_and_deletions_are_shown(
     browser: Browser, server: tuple[ConsoleServer, tuple[str, str, str]]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.async_api import Locator, Page, expect
 
 from tests.browser.conftest import RunningDemo, eventually
@@ -87,6 +88,7 @@ async def test_jobs_are_listed_with_their_last_outcome(demo: RunningDemo, page: 
         await expect(row).to_contain_text(re.compile(r"succeeded, .*(ago|just now)|running"))
 
 
+@pytest.mark.judge
 async def test_the_leaderboard_works_while_redis_is_stopped(demo: RunningDemo, page: Page) -> None:
     """The home page reports the stopped Redis, and the scoreboard tile keeps updating."""
     await page.goto(f"{demo.console}/scoreboard")

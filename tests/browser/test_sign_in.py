@@ -117,6 +117,7 @@ async def test_sign_out_closes_every_tab_of_the_session_and_no_other(
     assert [record.action for record in records] == ["console_sign_out", "console_sign_in"]
 
 
+@pytest.mark.judge
 async def test_an_open_page_of_a_removed_operator_returns_to_the_sign_in_page(
     server: ConsoleServer, browser: Browser
 ) -> None:

@@ -129,6 +129,7 @@ async def test_expired_items_are_neither_copied_nor_reported(sides: Sides) -> No
         assert await differences(sides) == []
 
 
+@pytest.mark.judge
 async def test_verify_reports_missing_extra_and_different_items(sides: Sides) -> None:
     embedded, dynamodb = sides.embedded.engine, sides.dynamodb.engine
     await embedded.ensure_table(NOTES)

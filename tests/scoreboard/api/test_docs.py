@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.needs import need_program
 from tests.scoreboard.api.harness import ADMIN, API, INTERNAL, run_scoreboard, server_settings
 from tests.scoreboard.api.servers import SharedServers
@@ -21,6 +23,7 @@ def commands() -> str:
     return "".join(blocks).replace("export TALLY=http://127.0.0.1:8080\n", "")
 
 
+@pytest.mark.judge
 async def test_the_commands_of_the_page_work(shared_servers: SharedServers, tmp_path: Path) -> None:
     """From registration to deletion of the account."""
     need_program("curl", "curl")
