@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from bench.scoreboard_harness import API
 
 # The score of the first rank identifies an update, since each update raises it by one.
-_TOP_SCORE = re.compile(rb'"leaderboard":\[\{"rank":1,[^}]*?"score":(\d+)')
+_TOP_SCORE = re.compile(rb'"leaderboard":\[\{"rank":1,[^}]*?"score":(\d+)[,}]')
 
 
 class StreamSubscriber(asyncio.Protocol):
