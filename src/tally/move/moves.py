@@ -3,8 +3,6 @@
 One process moves at a time: it holds a lock of the data directory, which ends with the process.
 """
 
-import fcntl
-import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,7 +11,7 @@ from typing import Final
 
 from tally.instance.repository.write_fences import WRITE_FENCES
 from tally.kit.clock import Clock
-from tally.kit.durable_directory import create_directory
+from tally.kit.directory_lock import exclusive_lock, is_locked
 from tally.move.comparison import Comparer, TableComparison
 from tally.move.errors import MoveFailed
 from tally.move.sides import EmbeddedSide, Sides, StoreSide
@@ -40,32 +38,15 @@ _LAG_SECONDS: Final = 2.0
 @contextmanager
 def moving_process(data_dir: Path) -> Iterator[None]:
     """Hold the lock of the moving process; raise MoveFailed if another process does."""
-    descriptor = _open_lock(data_dir)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MoveFailed("Another `tally move` process is moving the data") from None
+    with exclusive_lock(data_dir, LOCK_NAME) as is_held:
+        if not is_held:
+            raise MoveFailed("Another `tally move` process is moving the data")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def is_moving(data_dir: Path) -> bool:
     """Whether a process moves the data of this directory."""
-    descriptor = _open_lock(data_dir)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _open_lock(data_dir: Path) -> int:
-    create_directory(data_dir, 0o700)
-    return os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return is_locked(data_dir, LOCK_NAME)
 
 
 def moved_tables(declared: Sequence[Table]) -> list[Table]:
