@@ -1,16 +1,39 @@
 """Creates named boards and plays on them, as operators, game servers and players do."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from tally.kit.clock import ManualClock
 from tests.api_response import ApiResponse
-from tests.scoreboard.api.harness import ADMIN, Json, Player, ScoreboardHarness
+from tests.scoreboard.api.harness import (
+    ADMIN,
+    Json,
+    Player,
+    ScoreboardHarness,
+    run_scoreboard,
+    server_settings,
+)
+from tests.scoreboard.api.servers import SharedServers
 
 # A Monday at noon; the season of a daily board ends at midnight.
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DAILY = {"cron": "0 0 * * *", "time_zone": "UTC"}
 HOURS = 3600.0
 ACCESS_SECONDS = 86_400
+
+
+@asynccontextmanager
+async def run_board_server(
+    shared_servers: SharedServers, folder: Path
+) -> AsyncIterator[ScoreboardHarness]:
+    """Run a server whose clock tests move, without jobs."""
+    addresses = await shared_servers.allocate()
+    settings = server_settings(addresses, folder, scoreboard_access_seconds=ACCESS_SECONDS)
+    async with run_scoreboard(settings, ManualClock(NOON)) as harness:
+        yield harness
 
 
 async def create(harness: ScoreboardHarness, board_id: str, **more: Any) -> ApiResponse:

@@ -8,13 +8,13 @@ import pytest
 
 from tally.kit.clock import ManualClock
 from tests.scoreboard.api.boards import (
-    ACCESS_SECONDS,
     DAILY,
     HOURS,
     NOON,
     create,
     moderate,
     play,
+    run_board_server,
     standings,
 )
 from tests.scoreboard.api.harness import ScoreboardHarness, run_scoreboard, server_settings
@@ -23,10 +23,7 @@ from tests.scoreboard.api.servers import SharedServers
 
 @pytest.fixture
 async def server(shared_servers: SharedServers, tmp_path: Path) -> AsyncIterator[ScoreboardHarness]:
-    """A server whose clock tests move, without jobs."""
-    addresses = await shared_servers.allocate()
-    settings = server_settings(addresses, tmp_path, scoreboard_access_seconds=ACCESS_SECONDS)
-    async with run_scoreboard(settings, ManualClock(NOON)) as harness:
+    async with run_board_server(shared_servers, tmp_path) as harness:
         yield harness
 
 
