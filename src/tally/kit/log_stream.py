@@ -8,7 +8,6 @@ import errno
 import io
 import threading
 import time
-from collections import deque
 from typing import Final
 
 MAX_WAITING: Final = 4_000_000
@@ -28,7 +27,7 @@ class BackgroundStream(io.TextIOBase):
     def __init__(self, file: io.RawIOBase, max_waiting: int = MAX_WAITING) -> None:
         self._file = file
         self._max_waiting = max_waiting
-        self._lines: deque[bytes] = deque()
+        self._lines: list[bytes] = []
         self._waiting = 0
         self._changed = threading.Condition()
         self._closing = False
@@ -84,8 +83,7 @@ class BackgroundStream(io.TextIOBase):
         if not self._closing:
             time.sleep(GATHER_SECONDS)
         with self._changed:
-            lines = list(self._lines)
-            self._lines.clear()
+            lines, self._lines = self._lines, []
         return lines
 
     def _try_to_write(self, data: memoryview) -> int:

@@ -10,7 +10,7 @@ from prometheus_client import Gauge
 
 from tally.collect.model.records import ApplicationInactive
 from tally.kit import logs
-from tally.kit.fetch import HttpResponse
+from tally.kit.fetch import DECODE_ERRORS, HttpResponse
 from tally.kit.metrics import Metrics
 
 INACTIVE_RETRY_SECONDS: Final = 300
@@ -74,7 +74,7 @@ def error_summary(response: HttpResponse) -> str:
     """Return what an error response says, without what the request contained."""
     try:
         body = msgspec.json.decode(response.body, type=_ErrorResponse)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return ""
     faults = (f"{fault.resource} {fault.field} {fault.code}" for fault in body.errors)
     return "; ".join(" ".join(fault.split())[:200] for fault in faults) or body.message[:200]
@@ -84,6 +84,6 @@ def strava_faults(response: HttpResponse, resource: str) -> list[StravaFault]:
     """Return what an error response says about a resource, such as `Application`."""
     try:
         errors = msgspec.json.decode(response.body, type=_ErrorResponse).errors
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return []
     return [fault for fault in errors if fault.resource == resource]
